@@ -73,7 +73,6 @@ impl Member {
             self.shaken.store(true, Ordering::Relaxed);
         }
         self.shared.remove(&partitions);
-        self.clear();
         self.tell();
     }
 }

@@ -109,10 +109,8 @@ impl Subscribed {
         let Some((next, _)) = &self.next else { return };
         for topic in self.topics.difference(next) {
             tracing::error!(%topic, "a topic was deleted, or may no longer be seen, and is not consumed");
-            member.forget(topic);
         }
         let new: Vec<Arc<str>> = next.difference(&self.topics).map(Arc::clone).collect();
-        new.iter().for_each(|topic| member.remember(topic));
         if new.is_empty() {
             return;
         }
