@@ -3,7 +3,6 @@
 mod ask;
 mod confirms;
 mod cursor;
-mod end;
 mod frames;
 mod login;
 mod outstanding;
@@ -11,9 +10,8 @@ mod publisher;
 mod reader;
 mod writes;
 
-pub(crate) use end::End;
 pub(crate) use frames::{CHANNEL, body, header, method};
 pub(crate) use login::Bare;
-pub(crate) use outstanding::Answer;
+pub(crate) use outstanding::{Answer, End};
 pub(crate) use publisher::{Encoded, Publisher};
 pub(crate) use reader::{Message, ack, nack};

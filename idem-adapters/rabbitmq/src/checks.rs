@@ -4,7 +4,7 @@ use idem_core::{BoxError, DeliveryOrder, Error, SubscribeOptions};
 
 use crate::bare::Bare;
 use crate::config::Config;
-use crate::limit::Limits;
+use crate::limits::Limits;
 use crate::member::Member;
 
 /// Refuses options that RabbitMQ cannot support, whatever the queues are. `queue` is their name, for the log, and `place`

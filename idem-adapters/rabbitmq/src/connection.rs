@@ -15,8 +15,7 @@ use tokio::time::timeout;
 
 use crate::attempts::{Attempt, Attempts};
 use crate::config::Config;
-use crate::credentials::{Credentials, Login};
-use crate::renewal::Renewal;
+use crate::credentials::{Credentials, Login, Renewal};
 
 /// The time limit from the first packet to the end of the login.
 const CONNECT: Duration = Duration::from_secs(10);

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use idem_core::Error;
 use lapin::types::FieldTable;
 
-use crate::argument::Argument;
 use crate::bare::Bare;
 use crate::classic;
 use crate::config::Config;
-use crate::limit::Limits;
+use crate::limits::Limits;
 use crate::queue_type::{self, Examined};
-use crate::request::{Expected, Request};
+use crate::request::{Argument, Expected, Request};
 use crate::source::Queue;
 
 /// A boxed future.

@@ -1,21 +1,25 @@
 //! One queue of a source, and its subscription.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use idem_core::{Delivery, Error};
+use futures_util::StreamExt;
+use idem_core::{BoxError, Delivery, Error};
+use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
+use lapin::{Channel, Consumer, ErrorKind};
 
 use crate::acker::RabbitMqAcker;
+use crate::acks::{Acks, nack};
 use crate::address::Address;
 use crate::bare::Bare;
 use crate::config::Config;
 use crate::connection::Link;
-use crate::limit::Limits;
+use crate::delivery::{Way, delivery};
+use crate::error::CANCELLED;
+use crate::limits::{self, Limits};
 use crate::queue_type::{self, Examined, Found};
 use crate::request::{Expected, Request};
-use crate::unprocessed;
-use crate::wide::{End, Wide};
 
 /// One queue of a source.
 pub(crate) struct Member {
@@ -25,7 +29,7 @@ pub(crate) struct Member {
     arguments: FieldTable,
     /// Whether the queue did not exist when this process started.
     is_new: bool,
-    subscription: Option<Wide>,
+    subscription: Option<Subscribed>,
 }
 
 impl Member {
@@ -61,7 +65,7 @@ impl Member {
 
     /// Reports whether the server deletes the queue when it has had no consumer for some time.
     pub(crate) fn deletes_returned(&self) -> bool {
-        unprocessed::deletes_returned(&self.arguments)
+        limits::deletes_returned(&self.arguments)
     }
 
     /// Refuses a queue that cannot keep its order: with several consumers at a time, one could receive the second
@@ -97,7 +101,7 @@ impl Member {
         link: &mut Link,
         max_unsettled: u16,
     ) -> Result<(), Error> {
-        let subscribed = Wide::open(link, &self.name, max_unsettled, self.request.consumer.clone()).await;
+        let subscribed = Subscribed::open(link, &self.name, max_unsettled, self.request.consumer.clone()).await;
         let failed = |error| Error::broker(format!("cannot subscribe to {}", self.place(&config.address)), error);
         self.subscription = Some(subscribed.map_err(failed)?);
         Ok(())
@@ -106,7 +110,7 @@ impl Member {
     /// Returns the next delivery, if there is one.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<(Delivery, RabbitMqAcker), End>> {
         match &mut self.subscription {
-            Some(wide) => wide.poll_next(context, &self.name),
+            Some(subscribed) => subscribed.poll_next(context, &self.name),
             None => Poll::Pending,
         }
     }
@@ -114,13 +118,96 @@ impl Member {
     /// Ends the subscription, and releases messages that were not returned.
     pub(crate) async fn drain(&mut self) -> lapin::Result<()> {
         match &mut self.subscription {
-            Some(wide) => wide.drain().await,
+            Some(subscribed) => subscribed.drain().await,
             None => Ok(()),
         }
     }
 
     /// Takes the subscription, so that it can be closed.
-    pub(crate) fn leave(&mut self) -> Option<Wide> {
+    pub(crate) fn leave(&mut self) -> Option<Subscribed> {
         self.subscription.take()
+    }
+}
+
+/// The subscription, with a prefetch of all that may be unsettled.
+pub(crate) struct Subscribed {
+    // In drop order.
+    consumer: Consumer,
+    channel: Channel,
+    acks: Arc<Acks>,
+    /// The tag of the last delivery.
+    tag: u64,
+}
+
+/// Why a subscription on lapin's connection has ended.
+pub(crate) enum End {
+    /// lapin cannot parse a message. With several queues it is unknown which one had it: the connection ends for all of
+    /// them.
+    Unreadable {
+        tag: u64,
+        error: lapin::Error,
+    },
+    Other(BoxError),
+}
+
+impl Subscribed {
+    pub(crate) async fn open(
+        link: &mut Link,
+        queue: &str,
+        max_unsettled: u16,
+        arguments: FieldTable,
+    ) -> lapin::Result<Self> {
+        let channel = link.connection.create_channel().await?;
+        // Before the consumer, which takes its limit from it. Quorum queues refuse `global`.
+        channel.basic_qos(max_unsettled, BasicQosOptions { global: false }).await?;
+        let options = BasicConsumeOptions { no_ack: false, ..Default::default() };
+        let consumer = channel.basic_consume(queue.into(), "".into(), options, arguments).await?;
+        Ok(Self { consumer, channel, acks: Acks::start(&mut link.watch), tag: 0 })
+    }
+
+    /// Must not be called again after an error: the stream then stays pending forever.
+    pub(crate) fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+        queue: &Arc<str>,
+    ) -> Poll<Result<(Delivery, RabbitMqAcker), End>> {
+        loop {
+            return Poll::Ready(match ready!(self.consumer.poll_next_unpin(context)) {
+                // After a loss the stream still yields buffered messages, which the server has taken back.
+                Some(Ok(message)) if !message.acker.usable() => {
+                    self.tag = message.delivery_tag;
+                    continue;
+                }
+                Some(Ok(message)) => {
+                    self.tag = message.delivery_tag;
+                    self.acks.deliver(self.tag);
+                    let (exchange, routing_key) = (message.exchange.as_str(), message.routing_key.as_str());
+                    let way = Way { exchange, routing_key, redelivered: message.redelivered };
+                    let delivery = delivery(queue, message.data, way, &message.properties);
+                    Ok((delivery, RabbitMqAcker::new(&self.acks, self.tag, message.acker)))
+                }
+                Some(Err(error)) if matches!(error.kind(), ErrorKind::ParsingError(_)) => {
+                    Err(End::Unreadable { tag: self.tag, error })
+                }
+                Some(Err(error)) => Err(End::Other(error.into())),
+                // There is no error with it. Since 4.3, a consumer timeout ends the stream like this too.
+                None => Err(End::Other(CANCELLED.into())),
+            });
+        }
+    }
+
+    /// Ends the subscription. The stream yields the prefetched messages before its end. They are released one by one,
+    /// because RabbitMQ counts a message returned by a closed channel as failed.
+    async fn drain(&mut self) -> lapin::Result<()> {
+        self.channel.basic_cancel(self.consumer.tag(), BasicCancelOptions { nowait: false }).await?;
+        while let Some(Ok(message)) = self.consumer.next().await {
+            nack(&message.acker).await?;
+        }
+        Ok(())
+    }
+
+    /// Closes the channel explicitly, so that the server requeues at once, before the connection ends.
+    pub(crate) async fn close(self) {
+        let _ = self.channel.close(200, "done".into()).await;
     }
 }

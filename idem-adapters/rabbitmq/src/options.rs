@@ -6,11 +6,10 @@ use std::time::Duration;
 use idem_core::{BoxError, Callback, Error};
 use lapin::uri::AMQPScheme;
 
-use crate::address::{Address, First, Host};
+use crate::address::{self, Address, First, Host, Url};
 use crate::config::Config;
 use crate::credentials::{Credentials, Login};
 use crate::tls::Tls;
-use crate::url::{self, Url};
 
 /// RabbitMQ's default: <https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout>
 const CONSUMER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -155,7 +154,7 @@ impl Options {
     }
 
     pub(crate) fn config(self) -> Result<Config, Error> {
-        let url = url::parse(&self.url)?;
+        let url = address::parse(&self.url)?;
         let encrypted = url.uri.scheme == AMQPScheme::AMQPS;
         if !encrypted && let Some(what) = self.tls.given() {
             return Err(Error::Config(format!(

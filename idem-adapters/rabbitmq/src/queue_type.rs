@@ -17,12 +17,10 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use crate::address::Address;
 use crate::bare::Bare;
-use crate::bindings;
 use crate::classic;
 use crate::error::answer;
-use crate::limit::{self, Limits};
-use crate::request::{Expected, Request};
-use crate::unprocessed;
+use crate::limits::{self, Limits};
+use crate::request::{self, Expected, Request};
 
 /// More than the number of arguments that RabbitMQ has.
 const ROUNDS: usize = 32;
@@ -53,7 +51,7 @@ pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTab
     let limits = Limits { by_policy: limits.by_policy || request.unlimited, ..limits };
     let check = |arguments: &FieldTable| match request.may_delete {
         true => Ok(()),
-        false => unprocessed::check(name, address, arguments),
+        false => limits::check_unprocessed(name, address, arguments),
     };
     check(&request.arguments)?;
     let is_new = !exists(bare, address, name).await?;
@@ -86,7 +84,7 @@ pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTab
         (Ok(arguments), _) => {
             limits.check(name, address, &arguments)?;
             check(&arguments)?;
-            bindings::bind(bare, address, name, &request.bindings).await?;
+            request::bind(bare, address, name, &request.bindings).await?;
             Ok(Found { arguments, is_new })
         }
     }
@@ -105,7 +103,7 @@ async fn declare(
     let failed = |error| Error::broker(format!("cannot read the settings of queue `{name}` on {address}"), error);
     let mut arguments = of_kind(request, queue_type, known);
     if let (Expected::Declared, Some(limit)) = (expected, limits.to_declare()) {
-        arguments.insert(limit::ARGUMENT.into(), limit);
+        arguments.insert(limits::ARGUMENT.into(), limit);
     }
     let mut started_anew = false;
     for _ in 0..ROUNDS {
@@ -251,7 +249,7 @@ fn parse_refusal(text: &str) -> Verdict {
     if matches!(argument, "x-queue-type" | "durable" | "auto_delete" | "exclusive") {
         return Verdict::NoQuorumQueue;
     }
-    if argument == limit::ARGUMENT && !rest.contains(": received none but") {
+    if argument == limits::ARGUMENT && !rest.contains(": received none but") {
         return Verdict::Limit;
     }
     let learned = rest

@@ -1,8 +1,9 @@
 //! An exchange as a sink.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{self, Arc, MutexGuard, PoisonError};
 
 use idem_core::{Error, Sink, SinkConnection, SinkError, StagedMessage};
 use lapin::types::ShortString;
@@ -12,7 +13,6 @@ use crate::bare::{Answer, Bare, End, Publisher};
 use crate::config::Config;
 use crate::message::{Target, encode};
 use crate::refusal::Refusal;
-use crate::suspects::Suspects;
 
 /// An exchange, to which a relay publishes the messages of an outbox: see [`RabbitMq::exchange`](crate::RabbitMq::exchange).
 pub struct Exchange {
@@ -200,5 +200,35 @@ impl fmt::Debug for Exchange {
             .field("config", &self.config)
             .field("cloud_events", &self.cloud_events)
             .finish_non_exhaustive()
+    }
+}
+
+/// How many messages are remembered. Further ones replace all: each is found again when the server refuses it again.
+const MOST: usize = 10_000;
+
+/// The messages that were unconfirmed when the server closed a channel because of one of them, and did not say which.
+/// Each is published by itself, until it is answered.
+#[derive(Default)]
+struct Suspects(sync::Mutex<HashSet<u128>>);
+
+impl Suspects {
+    fn add(&self, message: &StagedMessage) {
+        let mut ids = self.lock();
+        if ids.len() >= MOST {
+            ids.clear();
+        }
+        ids.insert(message.id().as_u128());
+    }
+
+    fn has(&self, message: &StagedMessage) -> bool {
+        self.lock().contains(&message.id().as_u128())
+    }
+
+    fn remove(&self, message: &StagedMessage) {
+        self.lock().remove(&message.id().as_u128());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<u128>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

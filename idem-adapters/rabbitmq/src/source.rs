@@ -17,12 +17,17 @@ use crate::config::Config;
 use crate::connection::Link;
 use crate::error::{self, silent};
 use crate::lag::Asked;
-use crate::member::Member;
+use crate::member::{End, Member};
 use crate::queue_type::Found;
 use crate::request::Request;
-use crate::subscription::{DRAIN, SUBSCRIBE, Subscription};
 use crate::unreadable;
-use crate::wide::End;
+
+/// The longest time that an unresponsive broker can delay a shutdown.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// The time limit for all requests for one queue and its subscription. lapin waits forever for an answer if its
+/// connection is lost.
+const SUBSCRIBE: Duration = Duration::from_secs(60);
 
 /// A quorum queue of a RabbitMQ server, returned by [`RabbitMq::queue`](crate::RabbitMq::queue) or
 /// [`RabbitMq::declare`](crate::RabbitMq::declare); or several queues joined by [`and`](Self::and).
@@ -37,11 +42,11 @@ use crate::wide::End;
 /// # Ok(()) }
 /// ```
 pub struct Queue {
-    pub(crate) config: Arc<Config>,
+    config: Arc<Config>,
     /// The names of all queues.
-    pub(crate) name: Arc<str>,
+    name: Arc<str>,
     /// At least one. Declared before `link`, so that it is dropped first.
-    pub(crate) members: Vec<Member>,
+    members: Vec<Member>,
     link: Option<Link>,
     subscription: Option<Subscription>,
     /// Whether lapin closed the last connection at a message that it cannot parse.
@@ -51,6 +56,17 @@ pub struct Queue {
     /// The member to poll first for the next delivery.
     turn: usize,
     asked: Asked,
+}
+
+/// The state of one subscription, made by `subscribe`.
+#[derive(Clone, Copy)]
+struct Subscription {
+    /// Whether it may still return deliveries.
+    live: bool,
+    /// Whether the deliveries of each queue share an ordering key.
+    ordered: bool,
+    /// The index of the host that it is connected to.
+    host: usize,
 }
 
 impl Queue {
@@ -68,6 +84,41 @@ impl Queue {
             turn: 0,
             asked,
         }
+    }
+
+    /// Adds another queue of the same server, for one worker on one connection. Each delivery has its own queue's name
+    /// as its source.
+    ///
+    /// Each queue has its own prefetch, which limits its unsettled deliveries, and the queues take turns: a backlog in
+    /// one does not delay the others. With an order, the deliveries of each queue share an ordering key. If one queue
+    /// cannot be consumed, the worker resubscribes to all of them.
+    ///
+    /// ```no_run
+    /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
+    /// let both = rabbit.queue("orders").await?.and(rabbit.declare("refunds").await?)?;
+    /// # let _ = both;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the queues come from different [`RabbitMq`](crate::RabbitMq)s, or one is added twice.
+    pub fn and(mut self, mut other: Self) -> Result<Self, Error> {
+        if !Arc::ptr_eq(&self.config, &other.config) {
+            return Err(Error::Config(format!(
+                "queues `{}` and `{}` belong to different connections, but a worker has one: make both by the same RabbitMq",
+                self.name, other.name
+            )));
+        }
+        self.members.append(&mut other.members);
+        let mut names: Vec<_> = self.members.iter().map(|member| &*member.name).collect();
+        let joined = names.join(", ");
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::Config(format!("queue `{}` is given twice to one worker: give it once", twice[0])));
+        }
+        self.name = joined.into();
+        Ok(self)
     }
 
     /// Returns the queues and their address, for errors.

@@ -8,9 +8,8 @@ use futures_util::AsyncRead;
 use tokio::time::timeout;
 
 use super::cursor::Cursor;
-use super::end::End;
 use super::frames::{self, HEADER, METHOD, unexpected};
-use super::outstanding::Unconfirmed;
+use super::outstanding::{End, Unconfirmed};
 
 /// A message that the server returns, without its properties: they follow.
 struct Returned {

@@ -16,9 +16,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::confirms;
-use super::end::End;
 use super::frames::Duplex;
-use super::outstanding::{Answer, Unconfirmed, Waiting};
+use super::outstanding::{Answer, End, Unconfirmed, Waiting};
 use super::writes::{self, Write};
 
 /// The time limit for a close.
