@@ -17,10 +17,9 @@ use crate::acker::NatsAcker;
 use crate::connection::{Connection, Lost};
 use crate::consumer::Made;
 use crate::delivery::{Facts, common, delivery};
-use crate::first::First;
 use crate::gather::Gather;
 use crate::lease::Lease;
-use crate::leases::Leases;
+use crate::leases::{First, Leases};
 use crate::link::Link;
 use crate::settings::nanos;
 

@@ -14,18 +14,16 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::acker::{NatsAcker, release};
+use crate::acker::{NatsAcker, keep, release};
 use crate::connection::Connection;
 use crate::consumer::{Made, Place};
 use crate::error;
-use crate::first::First;
-use crate::keeper::keep;
 use crate::lag::lag;
+use crate::leases::First;
 use crate::limits;
 use crate::pull::Pull;
 use crate::settings::max_unsettled;
-use crate::stream::Stream;
-use crate::subscription::Subscription;
+use crate::stream::{Stream, Subscription};
 
 /// The longest time for which an unresponsive broker can delay a shutdown.
 const DRAIN: Duration = Duration::from_secs(5);

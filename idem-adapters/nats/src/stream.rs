@@ -1,19 +1,22 @@
 //! One stream, and the options of its consumer.
 
 use std::fmt;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use idem_core::{BackgroundTasks, BoxError, DeliveryOrder, Error, ReplayWindow, SubscribeOptions};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::consumer::Made;
 use crate::leases::Leases;
 use crate::link::Link;
 use crate::name::unfit;
+use crate::pull::Arrival;
 use crate::settings::{SHORTEST, Start, Wishes};
-use crate::subscription::Subscription;
 
 /// A stream of a NATS server, returned by [`Nats::stream`](crate::Nats::stream), and the durable pull consumer that
 /// reads it.
@@ -181,4 +184,22 @@ impl fmt::Debug for Stream {
             .field("open", &self.subscription.as_ref().is_some_and(|subscription| subscription.live))
             .finish_non_exhaustive()
     }
+}
+
+/// The state of one subscription, created by `subscribe`.
+pub(crate) struct Subscription {
+    pub(crate) arrivals: UnboundedReceiver<Arrival>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) puller: BackgroundTasks,
+    pub(crate) consumer: String,
+    /// The ack wait of its deliveries.
+    pub(crate) wait: Duration,
+    /// Whether limits of the stream delete messages that were never handled.
+    pub(crate) deletes: bool,
+    /// How many of the unreadable messages that it began with are unsettled.
+    pub(crate) first: Arc<AtomicUsize>,
+    /// How many deliveries may be unsettled, if the consumer's limit is why these are fewer than the worker asked for.
+    pub(crate) room: Option<usize>,
+    /// Whether more deliveries may arrive.
+    pub(crate) live: bool,
 }
