@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use idem_core::{Acker, BoxError, Settled};
 
+use crate::partition::Ticket;
 use crate::shared::Shared;
-use crate::ticket::Ticket;
 
 /// Settles one delivery of a [`Topic`](crate::Topic), in the assignment that delivered it and in no other.
 ///

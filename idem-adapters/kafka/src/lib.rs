@@ -145,7 +145,6 @@
 mod acker;
 mod address;
 mod assigned;
-mod assignment;
 mod bell;
 mod buffer;
 mod client_error;
@@ -172,7 +171,6 @@ mod quarantine;
 mod record;
 mod refusal;
 mod replay_window;
-mod retry;
 mod sender;
 mod server;
 mod shared;
@@ -182,7 +180,6 @@ mod stall;
 mod start;
 mod subscribed;
 mod subscription;
-mod ticket;
 mod tracker;
 mod wanted;
 
