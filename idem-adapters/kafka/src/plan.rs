@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use idem_core::{DeliveryOrder, ReplayWindow, SubscribeOptions};
+use idem_core::{DeliveryOrder, SubscribeOptions};
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
@@ -12,7 +12,6 @@ use crate::config::Config;
 use crate::identity;
 use crate::partition::TopicPartition;
 use crate::protocol::GroupProtocol;
-use crate::source::WINDOW;
 use crate::wanted::Wanted;
 
 /// Where a group starts in a partition in which it has not committed an offset.
@@ -55,6 +54,9 @@ pub(crate) type Begins = BTreeMap<TopicPartition, i64>;
 /// The existing topics, each with its partitions.
 pub(crate) type Known = BTreeMap<Arc<str>, Vec<i32>>;
 
+/// The default of [`Topic::window`](crate::Topic::window).
+pub(crate) const WINDOW: usize = 256;
+
 /// The parameters of one subscription.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -71,8 +73,6 @@ pub(crate) struct Plan {
     pub(crate) max_unsettled: usize,
     /// The topics and partitions that existed at the start of the subscription.
     pub(crate) known: Known,
-    /// The replay window of these topics.
-    pub(crate) replay_window: ReplayWindow,
     /// Whether this consumer has handled messages before.
     pub(crate) has_history: bool,
     pub(crate) begins: Begins,

@@ -11,7 +11,7 @@ use crate::acker::KafkaAcker;
 use crate::config::Config;
 use crate::lag::Asked;
 use crate::partition::TopicPartition;
-use crate::plan::{Plan, Start};
+use crate::plan::{Plan, Start, WINDOW};
 use crate::protocol::GroupProtocol;
 use crate::shared::Shared;
 use crate::subscription::{CLOSE, JOIN, Subscription};
@@ -50,9 +50,6 @@ pub struct Topic {
     has_consumed: bool,
     subscription: Option<Subscription>,
 }
-
-/// The default of [`Topic::window`].
-pub(crate) const WINDOW: usize = 256;
 
 impl Topic {
     pub(crate) fn new(config: Arc<Config>, wanted: Arc<Wanted>) -> Self {
@@ -222,7 +219,6 @@ impl Source for Topic {
             max_unsettled: usize::from(options.max_unsettled),
             known,
             has_history: options.has_history || self.has_consumed,
-            replay_window: self.replay_window,
             begins: BTreeMap::new(),
         };
         plan.warn_of_small_windows(options.least_unsettled.into());
