@@ -2,15 +2,15 @@
 
 use std::time::{Duration, SystemTime};
 
-use async_nats::Client;
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer;
 use async_nats::jetstream::context::RequestError;
 use async_nats::jetstream::response::Response;
-use async_nats::jetstream::{Context, ErrorCode};
 use idem_core::{Error, SubscribeOptions};
 use serde_json::{Value, json};
 
 use crate::address::Address;
+use crate::connection::Connection;
 use crate::difference::{Difference, differences};
 use crate::settings::{Found, Start, Wishes, config};
 
@@ -33,10 +33,7 @@ impl Made {
 
 /// One consumer of one stream, and the connection to its server.
 pub(crate) struct Place<'a> {
-    pub(crate) client: &'a Client,
-    /// The prefix of JetStream's API subjects.
-    pub(crate) api: &'a str,
-    pub(crate) jetstream: &'a Context,
+    pub(crate) connection: &'a Connection,
     pub(crate) address: &'a Address,
     pub(crate) stream: &'a str,
     pub(crate) name: &'a str,
@@ -52,7 +49,7 @@ impl Place<'_> {
         options: &SubscribeOptions,
         since: Option<SystemTime>,
     ) -> Result<consumer::Info, Error> {
-        if wishes.filters.len() > 1 && !self.client.is_server_compatible(2, 10, 0) {
+        if wishes.filters.len() > 1 && !self.connection.client.is_server_compatible(2, 10, 0) {
             return Err(Error::Config(format!(
                 "{self} needs {} filters, but a server older than 2.10 silently ignores them: \
                  give one .filter_subject, or upgrade the server",
@@ -86,7 +83,7 @@ impl Place<'_> {
 
     async fn find(&self) -> Result<Option<Found>, Error> {
         let asked = format!("CONSUMER.INFO.{}.{}", self.stream, self.name);
-        let answer = self.jetstream.request(asked, &json!({})).await;
+        let answer = self.connection.jetstream().request(asked, &json!({})).await;
         match answer.map_err(|error| self.silent("read the settings of", error))? {
             Response::Ok(raw) => self.read(raw).map(Some),
             Response::Err { error } if error.error_code() == ErrorCode::CONSUMER_NOT_FOUND => Ok(None),
@@ -116,7 +113,7 @@ impl Place<'_> {
         let filter = filter.map(|filter| format!(".{filter}")).unwrap_or_default();
         let asked = format!("CONSUMER.CREATE.{}.{}{filter}", self.stream, self.name);
         let request = json!({ "stream_name": self.stream, "config": config, "action": action });
-        match self.jetstream.request(asked, &request).await.map_err(|error| self.silent(what, error))? {
+        match self.connection.jetstream().request(asked, &request).await.map_err(|error| self.silent(what, error))? {
             Response::Ok(raw) => self.read(raw),
             Response::Err { error } => Err(Error::broker(format!("cannot {what} {self}: {error}"), error)),
         }
@@ -134,7 +131,7 @@ impl Place<'_> {
             format!(
                 "no answer when trying to {what} {self}: check that the login may publish to \
                  {}.CONSUMER.*.{}.{} and below it, and subscribe to _INBOX.>",
-                self.api, self.stream, self.name
+                self.connection.api, self.stream, self.name
             ),
             error,
         )

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_nats::jetstream::consumer::Info;
 use async_nats::jetstream::stream;
@@ -37,7 +37,9 @@ impl Stream {
     ) -> Result<(), BoxError> {
         self.info(&connection).await?;
         let since = self.made.map(|made| made.consumer);
-        let info = self.ensure(&connection, &consumer, options, since).await?;
+        let place =
+            Place { connection: &connection, address: &self.config.address, stream: &self.name, name: &consumer };
+        let info = place.ensure(&self.wishes, options, since).await?;
         // Read behind the consumer: if the stream was recreated in the meantime, nothing of before may be settled.
         let stream = self.info(&connection).await?;
 
@@ -81,26 +83,6 @@ impl Stream {
             Some(Subscription { arrivals, stop, puller, consumer, wait, deletes, first, room, live: true });
         self.replay_window = window(stream.config.max_age);
         Ok(())
-    }
-
-    /// Creates the consumer, or checks the existing one.
-    async fn ensure(
-        &self,
-        connection: &Connection,
-        consumer: &str,
-        options: &SubscribeOptions,
-        since: Option<SystemTime>,
-    ) -> Result<Info, Error> {
-        let jetstream = connection.jetstream();
-        let place = Place {
-            client: &connection.client,
-            api: &connection.api,
-            jetstream: &jetstream,
-            address: &self.config.address,
-            stream: &self.name,
-            name: consumer,
-        };
-        place.ensure(&self.wishes, options, since).await
     }
 
     /// Returns the information on the stream, or an error that names it.

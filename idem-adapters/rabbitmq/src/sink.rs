@@ -60,16 +60,6 @@ impl Exchange {
         async move { Bare::publish(&config, &exchange).await }
     }
 
-    /// Returns the connection of the suspects, on which no message is unconfirmed, so that a refusal concerns the next one.
-    async fn apart(&self) -> Result<Arc<Publisher>, SinkError> {
-        let publisher = self.apart.get(|ended| self.connect(ended)).await?;
-        if publisher.is_idle() {
-            return Ok(publisher);
-        }
-        close(&self.apart).await;
-        self.apart.get(|ended| self.connect(ended)).await
-    }
-
     /// Refuses a message that is known to be too large.
     fn check_size(&self, message: &StagedMessage) -> Result<(), SinkError> {
         let (size, limit) = (message.payload().len(), self.limit.load(SeqCst));
@@ -175,21 +165,15 @@ impl Sink for Exchange {
             return self.send(&publisher, message).await;
         }
         let _single = self.single.lock().await;
-        let publisher = self.apart().await?;
+        let publisher = self.apart.get(|ended| self.connect(ended)).await?;
         self.send(&publisher, message).await
     }
 
-    /// Gives up after 5 seconds without an answer.
+    /// What is unconfirmed is answered with an error. Gives up after 5 seconds without an answer.
     async fn close(&self) {
-        close(&self.publishing).await;
-        close(&self.apart).await;
-    }
-}
-
-/// Closes a connection, if there is one. What is unconfirmed is answered with an error.
-async fn close(connection: &SinkConnection<Publisher>) {
-    if let Some(publisher) = connection.take().await {
-        publisher.close().await;
+        for publisher in [self.publishing.take().await, self.apart.take().await].into_iter().flatten() {
+            publisher.close().await;
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::checks;
 use crate::config::Config;
 use crate::connection::Link;
 use crate::error::{self, silent};
-use crate::lag::Asked;
+use crate::lag::lag;
 use crate::member::{End, Member};
 use crate::queue_type::Found;
 use crate::request::Request;
@@ -55,7 +55,6 @@ pub struct Queue {
     unreadable: VecDeque<(Delivery, RabbitMqAcker)>,
     /// The member to poll first for the next delivery.
     turn: usize,
-    asked: Asked,
 }
 
 /// The state of one subscription, made by `subscribe`.
@@ -72,7 +71,7 @@ struct Subscription {
 impl Queue {
     pub(crate) fn new(config: Arc<Config>, name: String, request: Request, found: Found) -> Self {
         let member = Member::new(name, request, found);
-        let (name, asked) = (Arc::clone(&member.name), Asked::default());
+        let name = Arc::clone(&member.name);
         Self {
             config,
             name,
@@ -82,7 +81,6 @@ impl Queue {
             is_unreadable: false,
             unreadable: VecDeque::new(),
             turn: 0,
-            asked,
         }
     }
 
@@ -199,7 +197,6 @@ impl Queue {
         for member in &mut self.members {
             member.subscribe(&self.config, link, options.max_unsettled).await?;
         }
-        self.asked.set(&link.connection);
         Ok(())
     }
 }
@@ -276,7 +273,8 @@ impl Source for Queue {
     }
 
     fn lag(&self) -> Option<Lag> {
-        Some(self.asked.lag(self.members.iter().map(|member| Arc::clone(&member.name)).collect()))
+        let connection = Arc::downgrade(&self.link.as_ref()?.connection);
+        Some(lag(connection, self.members.iter().map(|member| Arc::clone(&member.name)).collect()))
     }
 
     async fn next(&mut self) -> Result<(Delivery, RabbitMqAcker), BoxError> {

@@ -67,11 +67,6 @@ impl Publisher {
         self.state.end.get().is_none()
     }
 
-    /// Reports whether no message is unconfirmed, those of dropped calls included.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.state.unconfirmed.lock().count() == 0
-    }
-
     /// Reports whether the server has ended the channel because of a message or of the exchange. The host works.
     pub(crate) fn was_refused(&self) -> bool {
         matches!(self.state.end.get().map(|end| &**end), Some(End::Refused { .. }))
@@ -215,7 +210,7 @@ mod tests {
         let close = Close { reply_code: 406, reply_text: "no".into(), class_id: 60, method_id: 40 };
         let close = method(CHANNEL, &AMQPClass::Channel(AMQPMethod::Close(close))).unwrap();
         let refusing = async {
-            while publisher.is_idle() {
+            while publisher.state.unconfirmed.lock().count() == 0 {
                 tokio::task::yield_now().await;
             }
             say.send(close).unwrap();
