@@ -186,7 +186,7 @@ pub(crate) fn client<C: ConsumerContext>(
 }
 
 /// Records the events of librdkafka, which say more than its return values.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Witness {
     said: Arc<Mutex<Said>>,
     tokens: Tokens,

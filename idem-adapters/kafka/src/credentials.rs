@@ -54,10 +54,7 @@ impl Token {
 /// Does not show the token.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token")
-            .field("principal", &self.principal)
-            .field("expires", &self.expires)
-            .finish_non_exhaustive()
+        f.debug_struct("Token").field("expires", &self.expires).finish_non_exhaustive()
     }
 }
 
@@ -195,12 +192,6 @@ impl Tokens {
                 "librdkafka does not take the token ({code:?}): it must not have expired, and consists of printable ASCII"
             ))),
         }
-    }
-}
-
-impl fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens").finish_non_exhaustive()
     }
 }
 

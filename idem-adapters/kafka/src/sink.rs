@@ -143,9 +143,6 @@ fn told(error: &KafkaError, reason: String) -> String {
 
 impl fmt::Debug for Producer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Producer")
-            .field("config", &self.config)
-            .field("cloud_events", &self.cloud_events)
-            .finish_non_exhaustive()
+        f.debug_struct("Producer").field("config", &self.config).finish_non_exhaustive()
     }
 }

@@ -282,10 +282,6 @@ impl Source for Topic {
 
 impl fmt::Debug for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Topic")
-            .field("name", &self.wanted.text)
-            .field("config", &self.config)
-            .field("open", &self.subscription.is_some())
-            .finish_non_exhaustive()
+        f.debug_struct("Topic").field("name", &self.wanted.text).field("config", &self.config).finish_non_exhaustive()
     }
 }

@@ -90,12 +90,6 @@ pub(crate) fn user(seed: &str) -> Result<KeyPair, Error> {
 /// Does not show secrets.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.0 {
-            Kind::Token(_) => "token",
-            Kind::Password(..) => "password",
-            Kind::Nkey(_) => "nkey",
-            Kind::Jwt(..) => "jwt",
-        };
-        f.debug_tuple("Credentials").field(&format_args!("{kind}")).finish()
+        f.debug_struct("Credentials").finish_non_exhaustive()
     }
 }

@@ -156,10 +156,7 @@ impl Options {
 /// Shows neither the URL nor the login.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("inbox_prefix", &self.inbox_prefix)
-            .field("domain", &self.domain)
-            .finish_non_exhaustive()
+        f.debug_struct("Options").field("domain", &self.domain).finish_non_exhaustive()
     }
 }
 

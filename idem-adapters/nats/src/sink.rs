@@ -197,10 +197,6 @@ impl Sink for JetStream {
 
 impl fmt::Debug for JetStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JetStream")
-            .field("prefix", &self.prefix)
-            .field("config", &self.config)
-            .field("cloud_events", &self.cloud_events)
-            .finish_non_exhaustive()
+        f.debug_struct("JetStream").field("prefix", &self.prefix).field("config", &self.config).finish_non_exhaustive()
     }
 }

@@ -176,13 +176,7 @@ impl Stream {
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream")
-            .field("name", &self.name)
-            .field("durable", &self.durable)
-            .field("config", &self.config)
-            .field("wishes", &self.wishes)
-            .field("open", &self.subscription.as_ref().is_some_and(|subscription| subscription.live))
-            .finish_non_exhaustive()
+        f.debug_struct("Stream").field("name", &self.name).field("config", &self.config).finish_non_exhaustive()
     }
 }
 

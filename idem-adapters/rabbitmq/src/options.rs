@@ -185,10 +185,7 @@ impl Options {
 /// Omits the URL, which contains the password, and certificates and keys.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("consumer_timeout", &self.consumer_timeout)
-            .field("replay_window", &self.replay_window)
-            .finish_non_exhaustive()
+        f.debug_struct("Options").field("consumer_timeout", &self.consumer_timeout).finish_non_exhaustive()
     }
 }
 

@@ -179,11 +179,7 @@ impl Sink for Exchange {
 
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exchange")
-            .field("name", &self.name)
-            .field("config", &self.config)
-            .field("cloud_events", &self.cloud_events)
-            .finish_non_exhaustive()
+        f.debug_struct("Exchange").field("name", &self.name).field("config", &self.config).finish_non_exhaustive()
     }
 }
 

@@ -324,11 +324,7 @@ impl Source for Queue {
 
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue")
-            .field("name", &self.name)
-            .field("config", &self.config)
-            .field("open", &self.subscription.is_some_and(|subscription| subscription.live))
-            .finish_non_exhaustive()
+        f.debug_struct("Queue").field("name", &self.name).field("config", &self.config).finish_non_exhaustive()
     }
 }
 
