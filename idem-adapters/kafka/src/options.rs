@@ -184,15 +184,14 @@ impl Options {
         if let Some((user, password)) = &self.sasl {
             client.set("sasl.username", user).set("sasl.password", password);
         }
+        let text = |pem: Vec<u8>, holds: &str| String::from_utf8(pem).ok().filter(|pem| pem.contains(holds));
         if let Some((certificate, key)) = self.identity {
-            let text = |pem: Vec<u8>, holds: &str| String::from_utf8(pem).ok().filter(|pem| pem.contains(holds));
             let certificate = text(certificate, "-----BEGIN CERTIFICATE-----").ok_or_else(no_identity)?;
             let key = text(key, "PRIVATE KEY-----").ok_or_else(no_identity)?;
             client.set("ssl.certificate.pem", certificate).set("ssl.key.pem", key);
         }
         if let Some(pem) = self.ca {
-            let pem = String::from_utf8(pem).ok().filter(|pem| pem.contains("-----BEGIN CERTIFICATE-----"));
-            client.set("ssl.ca.pem", pem.ok_or_else(no_certificate)?);
+            client.set("ssl.ca.pem", text(pem, "-----BEGIN CERTIFICATE-----").ok_or_else(no_certificate)?);
         }
         for (name, value) in self.properties {
             property::check(&name)?;

@@ -53,33 +53,27 @@ fn bad(what: &str) -> Error {
     ))
 }
 
-fn server(url: &str) -> Result<(ServerAddr, Login), Error> {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
-    if !matches!(scheme, "nats" | "tls") {
+fn server(text: &str) -> Result<(ServerAddr, Login), Error> {
+    let mut url = text.parse::<ServerAddr>().map_err(|_| bad("cannot be read"))?.into_inner();
+    if !matches!(url.scheme(), "nats" | "tls") {
         return Err(bad("does not begin with nats:// or tls://"));
     }
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    // An unescaped `/`, `?` or `#` in a password ends the authority early, and the part before it would be taken as the
-    // host.
-    if rest[authority.len()..].contains('@') {
+    // An unescaped `/`, `?` or `#` in a password ends the authority early, and the part before it would be the host.
+    if [Some(url.path()), url.query(), url.fragment()].into_iter().flatten().any(|part| part.contains('@')) {
         return Err(bad("has an @ behind its host"));
     }
-    let (login, host) = authority.rsplit_once('@').map_or((None, authority), |(login, host)| (Some(login), host));
-    if host.is_empty() {
-        return Err(bad("names no host"));
-    }
-    // Parses the URL without its login: async-nats would display it, and does not read it from here anyway.
-    let server = format!("{scheme}://{host}").parse().map_err(|_| bad("cannot be read"))?;
     let decoded = |text: &str| {
         percent_decode_str(text).decode_utf8().map(Into::into).map_err(|_| bad("has a login that is not UTF-8"))
     };
-    let login = match login.map(|login| login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word))))
-    {
-        None | Some(("", None)) => Login::None,
-        Some((token, None)) => Login::Token(decoded(token)?),
-        Some((user, Some(word))) => Login::Password(decoded(user)?, decoded(word)?),
+    let login = match (url.username(), url.password()) {
+        ("", None) => Login::None,
+        (token, None) => Login::Token(decoded(token)?),
+        (user, Some(word)) => Login::Password(decoded(user)?, decoded(word)?),
     };
-    Ok((server, login))
+    // async-nats would show the login, and does not read it from here anyway.
+    let _ = (url.set_username(""), url.set_password(None));
+    let server = ServerAddr::from_url(url).map_err(|_| bad("cannot be read"))?;
+    if server.host().is_empty() { Err(bad("names no host")) } else { Ok((server, login)) }
 }
 
 impl fmt::Display for Address {

@@ -13,7 +13,7 @@ use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties, Event};
 use tokio::time::timeout;
 
-use crate::attempts::{Attempt, Attempts};
+use crate::attempts;
 use crate::config::Config;
 use crate::credentials::{Credentials, Login, Renewal};
 
@@ -49,17 +49,9 @@ impl Drop for Cut {
 impl Link {
     /// Connects and logs in. `purpose` is shown in the server's list of connections.
     pub(crate) async fn open(config: &Config, purpose: &str) -> Result<Self, Error> {
-        let mut attempts = Attempts::new(config).await?;
-        while let Some(Attempt { uri, host }) = attempts.next() {
-            match Self::to(config, uri, purpose).await {
-                Ok((connection, socket)) => {
-                    attempts.works(host);
-                    return Ok(Self::of(config, host, connection, socket, &attempts.credentials));
-                }
-                Err(error) => attempts.failed(host, error),
-            }
-        }
-        Err(attempts.error())
+        let connected = attempts::connect(config, |uri| Self::to(config, uri, purpose)).await?;
+        let ((connection, socket), host, credentials) = connected;
+        Ok(Self::of(config, host, connection, socket, &credentials))
     }
 
     async fn to(config: &Config, uri: AMQPUri, purpose: &str) -> lapin::Result<(Connection, Cut)> {

@@ -74,31 +74,22 @@ fn method(mut method: Cursor<'_>, unconfirmed: &Unconfirmed) -> Option<Step> {
             unconfirmed.lock().confirm(tag, multiple, ack == 80);
         }
         (60, 50) => {
-            let (code, text) = (method.u16()?, text(&mut method)?);
+            let reason = method.reason()?;
             let _exchange = method.short()?;
-            let routing_key = method.short()?.to_vec();
-            return Some(Step::Returned(Returned { reason: format!("{code} {text}"), routing_key }));
+            return Some(Step::Returned(Returned { reason, routing_key: method.short()?.to_vec() }));
         }
         (20, 40) => {
-            let (code, text) = (method.u16()?, text(&mut method)?);
-            let unconfirmed = unconfirmed.lock().count();
+            let (code, text, unconfirmed) = (method.u16()?, method.text()?, unconfirmed.lock().count());
             return Some(Step::End(End::Refused { code, text, unconfirmed }));
         }
-        (10, 50) => {
-            let (code, text) = (method.u16()?, text(&mut method)?);
-            return Some(Step::End(End::Lost(format!("{code} {text}"))));
-        }
+        (10, 50) => return Some(Step::End(End::Lost(method.reason()?))),
         (10, 51) => return Some(Step::End(End::Lost("the connection was closed".to_owned()))),
         (10, 60) => {
-            let reason = text(&mut method)?;
+            let reason = method.text()?;
             tracing::warn!(reason, "RabbitMQ has blocked the connection: it takes no messages until it is freed");
         }
         (10, 61) => tracing::info!("RabbitMQ has freed the connection"),
         _ => {}
     }
     Some(Step::Go)
-}
-
-fn text(method: &mut Cursor<'_>) -> Option<String> {
-    method.short().map(|text| String::from_utf8_lossy(text).into_owned())
 }

@@ -14,7 +14,7 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::{AMQPScheme, AMQPUri};
 use tokio::time::timeout;
 
-use crate::attempts::{Attempt, Attempts};
+use crate::attempts;
 use crate::config::Config;
 use crate::error;
 
@@ -58,18 +58,12 @@ impl Bare {
     }
 
     async fn open_with(config: &Config, purpose: &str, heartbeat: u16) -> Result<Self, Error> {
-        let mut attempts = Attempts::new(config).await?;
-        while let Some(Attempt { uri, host }) = attempts.next() {
-            let login = Self::login(config, uri, purpose, heartbeat);
-            match timeout(CONNECT, login).await.unwrap_or_else(|_| Err(silent())) {
-                Ok(bare) => {
-                    attempts.works(host);
-                    return Ok(Self { host, ..bare });
-                }
-                Err(error) => attempts.failed(host, answered(error)),
-            }
-        }
-        Err(attempts.error())
+        let login = |uri| async move {
+            let login = timeout(CONNECT, Self::login(config, uri, purpose, heartbeat)).await;
+            login.unwrap_or_else(|_| Err(silent())).map_err(answered)
+        };
+        let (bare, host, _) = attempts::connect(config, login).await?;
+        Ok(Self { host, ..bare })
     }
 
     /// Returns the major version of the server; `None` if it reports none.

@@ -124,7 +124,9 @@ impl Bare {
             (Some(60), Some(31)) => Ok(Said::Cancelled),
             (Some(60), Some(30)) => Err(io::Error::other(CANCELLED)),
             // The server closes the channel or the connection, with a reason.
-            (Some(20), Some(40)) | (Some(10), Some(50)) => Err(reason(method)),
+            (Some(20), Some(40)) | (Some(10), Some(50)) => {
+                Err(method.reason().map_or_else(unexpected, io::Error::other))
+            }
             _ => Ok(Said::Other),
         }
     }
@@ -156,12 +158,6 @@ fn deliver(method: &mut Cursor<'_>) -> Option<Message> {
     let (tag, redelivered) = (method.u64()?, method.u8()? != 0);
     let (exchange, routing_key) = (method.short()?.to_vec(), method.short()?.to_vec());
     Some(Message { tag, redelivered, exchange, routing_key, ..Default::default() })
-}
-
-fn reason(mut method: Cursor<'_>) -> io::Error {
-    let code = method.u16().unwrap_or_default();
-    let text = String::from_utf8_lossy(method.short().unwrap_or_default());
-    io::Error::other(format!("{code} {text}"))
 }
 
 /// Acks a message on the connection that has read it. The last message that is settled closes the connection.
