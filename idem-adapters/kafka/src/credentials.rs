@@ -91,9 +91,10 @@ impl fmt::Debug for Credentials {
 /// How long a token is waited for: longer than its callback may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A login that is not part of the static settings.
+/// A login. That of a callback is not part of the static settings.
 #[derive(Clone)]
 pub(crate) enum Login {
+    Plain(String, String),
     Credentials(Callback<Credentials>),
     Token(Callback<Token>),
 }

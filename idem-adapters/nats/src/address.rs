@@ -6,6 +6,8 @@ use async_nats::ServerAddr;
 use idem_core::Error;
 use percent_encoding::percent_decode_str;
 
+use crate::credentials::{Credentials, Kind};
+
 /// The addresses of the servers, without password or token.
 #[derive(Clone)]
 pub(crate) struct Address {
@@ -13,29 +15,20 @@ pub(crate) struct Address {
     user: Option<String>,
 }
 
-/// The login in a URL.
-pub(crate) enum Login {
-    None,
-    Token(String),
-    Password(String, String),
-}
-
 impl Address {
     /// Parses one URL, or several separated by commas. The parser's errors are not passed on, because their text may
     /// contain a password.
-    pub(crate) fn parse(urls: &str) -> Result<(Self, Login), Error> {
-        let (mut servers, mut login) = (Vec::new(), Login::None);
+    pub(crate) fn parse(urls: &str) -> Result<(Self, Option<Credentials>), Error> {
+        let (mut servers, mut login) = (Vec::new(), None);
         for url in urls.split(',').map(str::trim) {
             let (server, its) = server(url)?;
             servers.push(server);
-            if matches!(login, Login::None) {
-                login = its;
-            }
+            login = login.or(its);
         }
         let user = match &login {
-            Login::Password(user, _) => Some(user.clone()),
+            Some(Credentials(Kind::Password(user, _))) => Some(user.clone()),
             // A login without a colon is a token, which is secret.
-            Login::None | Login::Token(_) => None,
+            _ => None,
         };
         Ok((Self { servers, user }, login))
     }
@@ -53,7 +46,7 @@ fn bad(what: &str) -> Error {
     ))
 }
 
-fn server(text: &str) -> Result<(ServerAddr, Login), Error> {
+fn server(text: &str) -> Result<(ServerAddr, Option<Credentials>), Error> {
     let mut url = text.parse::<ServerAddr>().map_err(|_| bad("cannot be read"))?.into_inner();
     if !matches!(url.scheme(), "nats" | "tls") {
         return Err(bad("does not begin with nats:// or tls://"));
@@ -62,13 +55,13 @@ fn server(text: &str) -> Result<(ServerAddr, Login), Error> {
     if [Some(url.path()), url.query(), url.fragment()].into_iter().flatten().any(|part| part.contains('@')) {
         return Err(bad("has an @ behind its host"));
     }
-    let decoded = |text: &str| {
+    let decoded = |text: &str| -> Result<String, Error> {
         percent_decode_str(text).decode_utf8().map(Into::into).map_err(|_| bad("has a login that is not UTF-8"))
     };
     let login = match (url.username(), url.password()) {
-        ("", None) => Login::None,
-        (token, None) => Login::Token(decoded(token)?),
-        (user, Some(word)) => Login::Password(decoded(user)?, decoded(word)?),
+        ("", None) => None,
+        (token, None) => Some(Credentials::token(decoded(token)?)),
+        (user, Some(word)) => Some(Credentials::password(decoded(user)?, decoded(word)?)),
     };
     // async-nats would show the login, and does not read it from here anyway.
     let _ = (url.set_username(""), url.set_password(None));
@@ -136,11 +129,10 @@ mod tests {
 
     #[test]
     fn a_login_is_decoded() {
-        let login = |url| Address::parse(url).unwrap().1;
-        assert!(
-            matches!(login("nats://u%3A:p%40%2F@h"), Login::Password(user, word) if (&*user, &*word) == ("u:", "p@/"))
-        );
-        assert!(matches!(login("nats://t%2B@h"), Login::Token(token) if token == "t+"));
-        assert!(matches!(login("h:4222"), Login::None));
+        let login = |url| Address::parse(url).unwrap().1.map(|Credentials(kind)| kind);
+        let password = login("nats://u%3A:p%40%2F@h");
+        assert!(matches!(password, Some(Kind::Password(user, word)) if (&*user, &*word) == ("u:", "p@/")));
+        assert!(matches!(login("nats://t%2B@h"), Some(Kind::Token(token)) if token == "t+"));
+        assert!(login("h:4222").is_none());
     }
 }

@@ -16,9 +16,7 @@ use crate::credentials::Credentials;
 pub(crate) enum Secret {
     /// Read again for each connection, so that the file can be replaced while the worker runs.
     File(PathBuf),
-    Seed(String),
-    Token(String),
-    Password(String, String),
+    Given(Credentials),
     /// Called for each connection.
     Got(Callback<Credentials>),
 }
@@ -40,9 +38,7 @@ impl Config {
         let options = ConnectOptions::new().require_tls(self.encrypted);
         let options = match &self.login {
             None => options,
-            Some(Secret::Seed(seed)) => options.nkey(seed.clone()),
-            Some(Secret::Token(token)) => options.token(token.clone()),
-            Some(Secret::Password(user, word)) => options.user_and_password(user.clone(), word.clone()),
+            Some(Secret::Given(credentials)) => credentials.clone().give(options)?,
             Some(Secret::Got(callback)) => {
                 let got = callback.call().await.map_err(|error| {
                     let address = &self.address;

@@ -16,9 +16,11 @@ use nkeys::{KeyPair, KeyPairType};
 /// # async fn token() -> Result<String, BoxError> { Ok(String::new()) }
 /// let options = Nats::options("tls://nats:4222").credentials(|| async { Ok(Credentials::token(token().await?)) });
 /// ```
-pub struct Credentials(Kind);
+#[derive(Clone)]
+pub struct Credentials(pub(crate) Kind);
 
-enum Kind {
+#[derive(Clone)]
+pub(crate) enum Kind {
     Token(String),
     Password(String, String),
     Nkey(String),
