@@ -179,7 +179,6 @@ mod source;
 mod stall;
 mod start;
 mod subscribed;
-mod subscription;
 mod tracker;
 mod wanted;
 

@@ -2,21 +2,30 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::time::Duration;
 
 use idem_core::{BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::acker::KafkaAcker;
 use crate::config::Config;
+use crate::consumer::Panic;
 use crate::lag::Asked;
 use crate::partition::TopicPartition;
 use crate::plan::{Plan, Start, WINDOW};
 use crate::protocol::GroupProtocol;
 use crate::shared::Shared;
-use crate::subscription::{CLOSE, JOIN, Subscription};
 use crate::wanted::Wanted;
 use crate::{connection, consumer, replay_window};
+
+/// How long `subscribe` waits for the first assignment. Members that are slow to give up partitions may take longer.
+const JOIN: Duration = Duration::from_secs(10);
+
+/// The longest time by which a broker that does not answer can delay a shutdown. A worker waits for 5 seconds.
+const CLOSE: Duration = Duration::from_secs(4);
 
 /// One topic, consumed as a member of a group ([`Kafka::topic`](crate::Kafka::topic)), or several
 /// ([`Kafka::topics`](crate::Kafka::topics)). The documentation of one topic applies to each of them.
@@ -49,6 +58,43 @@ pub struct Topic {
     /// The source has subscribed before, so that its group has a position in the topic.
     has_consumed: bool,
     subscription: Option<Subscription>,
+}
+
+/// The state of one subscription, made by `subscribe`.
+struct Subscription {
+    plan: Plan,
+    shared: Arc<Shared>,
+    asked: Asked,
+    /// Resolves when the thread has ended.
+    ended: oneshot::Receiver<Panic>,
+}
+
+impl Subscription {
+    /// Continues the panic of the thread, if it has panicked: the next subscription would meet the defect again, so it
+    /// ends the worker.
+    fn raise(&mut self) {
+        if !self.ended.is_terminated()
+            && let Ok(panic) = self.ended.try_recv()
+        {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Waits until the thread has ended, and continues its panic.
+    async fn end(&mut self) {
+        if !self.ended.is_terminated()
+            && let Ok(panic) = (&mut self.ended).await
+        {
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// Ends the thread, which would otherwise stay a member of the group.
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
 }
 
 impl Topic {

@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 
 use crate::address::Address;
 use crate::connection::Connection;
-use crate::difference::{Difference, differences};
-use crate::settings::{Found, Start, Wishes, config};
+use crate::settings::{Difference, Found, Start, Wishes, config, differences};
 
 /// When the stream and the consumer were created. A recreated stream numbers its messages from 1 again, so an earlier
 /// delivery's number would refer to another message. With a recreated consumer, it still refers to the same message.

@@ -112,7 +112,6 @@ mod consumer;
 mod credentials;
 mod delivery;
 mod denied;
-mod difference;
 mod error;
 mod gather;
 mod lag;

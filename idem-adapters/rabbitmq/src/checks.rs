@@ -1,11 +1,8 @@
-//! Checks of a worker's options, and of the queues.
+//! Checks of a worker's options.
 
-use idem_core::{BoxError, DeliveryOrder, Error, SubscribeOptions};
+use idem_core::{DeliveryOrder, Error, SubscribeOptions};
 
-use crate::bare::Bare;
 use crate::config::Config;
-use crate::limits::Limits;
-use crate::member::Member;
 
 /// Refuses options that RabbitMQ cannot support, whatever the queues are. `queue` is their name, for the log, and `place`
 /// also has their address, for errors.
@@ -27,23 +24,6 @@ pub(crate) fn check(config: &Config, queue: &str, place: &str, options: &Subscri
              may have to wait before its handler runs: raise consumer_timeout on the server (and say so by \
              .consumer_timeout), or lower the handler timeout"
         );
-    }
-    Ok(())
-}
-
-/// Checks each queue.
-pub(crate) async fn look(
-    config: &Config,
-    members: &mut [Member],
-    bare: &mut Bare,
-    order: DeliveryOrder,
-) -> Result<(), BoxError> {
-    let limits = Limits::of(bare, config);
-    for member in members {
-        member.look(config, bare, limits).await?;
-        if order == DeliveryOrder::Queue {
-            member.check_order(&config.address)?;
-        }
     }
     Ok(())
 }

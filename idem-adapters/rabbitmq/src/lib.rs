@@ -99,7 +99,6 @@ mod address;
 mod attempts;
 mod bare;
 mod checks;
-mod classic;
 mod config;
 mod connection;
 mod credentials;

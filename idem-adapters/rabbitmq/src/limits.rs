@@ -24,9 +24,10 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Reads the version from this connection: the server may have been upgraded since the last one.
-    pub(crate) fn of(bare: &Bare, config: &Config) -> Self {
-        Self { major: bare.major(), by_policy: config.limit_by_policy }
+    /// Reads the version from this connection: the server may have been upgraded since the last one. `unlimited` is what the
+    /// caller states of the queue.
+    pub(crate) fn of(bare: &Bare, config: &Config, unlimited: bool) -> Self {
+        Self { major: bare.major(), by_policy: config.limit_by_policy || unlimited }
     }
 
     /// Reports whether a queue without the argument has a limit.

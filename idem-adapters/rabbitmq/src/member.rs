@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::StreamExt;
-use idem_core::{BoxError, Delivery, Error};
+use idem_core::{BoxError, Delivery, DeliveryOrder, Error};
 use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, Consumer, ErrorKind};
@@ -55,12 +55,11 @@ impl Member {
     }
 
     /// Checks the queue again: it may have been recreated with other arguments.
-    pub(crate) async fn look(&mut self, config: &Config, bare: &mut Bare, limits: Limits) -> Result<(), Error> {
-        let known = self.arguments.clone();
-        let queue =
-            Examined { address: &config.address, name: &self.name, request: &self.request, limits, is_known: true };
-        self.arguments = queue_type::verify(bare, queue, known).await?.arguments;
-        Ok(())
+    pub(crate) async fn look(&mut self, config: &Config, bare: &mut Bare, order: DeliveryOrder) -> Result<(), Error> {
+        let limits = Limits::of(bare, config, self.request.unlimited);
+        let queue = Examined { address: &config.address, name: &self.name, request: &self.request, limits };
+        self.arguments = queue_type::verify(bare, queue, Some(self.arguments.clone())).await?.arguments;
+        if order == DeliveryOrder::Queue { self.check_order(&config.address) } else { Ok(()) }
     }
 
     /// Reports whether the server deletes the queue when it has had no consumer for some time.
@@ -70,7 +69,7 @@ impl Member {
 
     /// Refuses a queue that cannot keep its order: with several consumers at a time, one could receive the second
     /// message while another has the first.
-    pub(crate) fn check_order(&self, address: &Address) -> Result<(), Error> {
+    fn check_order(&self, address: &Address) -> Result<(), Error> {
         if queue_type::is_single_active(&self.arguments) {
             return Ok(());
         }

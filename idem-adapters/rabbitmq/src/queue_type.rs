@@ -17,7 +17,6 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use crate::address::Address;
 use crate::bare::Bare;
-use crate::classic;
 use crate::error::answer;
 use crate::limits::{self, Limits};
 use crate::request::{self, Expected, Request};
@@ -32,8 +31,6 @@ pub(crate) struct Examined<'a> {
     pub(crate) name: &'a str,
     pub(crate) request: &'a Request,
     pub(crate) limits: Limits,
-    /// Whether this process has seen the queue before. Then it is not declared again if it is gone.
-    pub(crate) is_known: bool,
 }
 
 /// A queue that can be consumed.
@@ -44,18 +41,18 @@ pub(crate) struct Found {
 }
 
 /// Declares the queue if requested, and binds it. Refuses a queue that is not of the expected type. Returns the queue's
-/// arguments, so that the next check needs one round only: each refused declaration is a line in the server's log.
-pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTable) -> Result<Found, Error> {
-    let Examined { address, name, request, limits, is_known } = queue;
+/// arguments, so that the next check needs one round only: each refused declaration is a line in the server's log. `known`
+/// are those of a queue that this process has seen before; it is not declared again if it is gone.
+pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: Option<FieldTable>) -> Result<Found, Error> {
+    let Examined { address, name, request, limits } = queue;
     let expected = request.expected;
-    let limits = Limits { by_policy: limits.by_policy || request.unlimited, ..limits };
     let check = |arguments: &FieldTable| match request.may_delete {
         true => Ok(()),
         false => limits::check_unprocessed(name, address, arguments),
     };
     check(&request.arguments)?;
     let is_new = !exists(bare, address, name).await?;
-    if is_new && is_known {
+    if is_new && known.is_some() {
         return Err(deleted(name, address, expected));
     }
     if is_new && expected != Expected::Declared {
@@ -63,16 +60,22 @@ pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTab
     }
     if expected == Expected::Unverified {
         limits.check_unseen(name, address)?;
-        return Ok(Found { arguments: known, is_new });
+        return Ok(Found { arguments: known.unwrap_or_default(), is_new });
+    }
+    if expected == Expected::Classic && known.is_none() {
+        tracing::warn!(
+            queue = name,
+            "a classic queue loses its messages with its node, which idem cannot notice: move to a quorum queue"
+        );
     }
     // Those of a classic queue may be invalid for a quorum queue.
-    let known = if expected == Expected::Classic { FieldTable::default() } else { known };
+    let known = known.filter(|_| expected != Expected::Classic).unwrap_or_default();
     match (declare(bare, queue, Some("quorum"), known).await?, expected) {
         (Ok(_), Expected::Classic) => Err(Error::Config(format!(
             "queue `{name}` on {address} is a quorum queue, which keeps more than a classic one: use .queue(\"{name}\")"
         ))),
         (Err(text), Expected::Classic) => {
-            classic::check(name, address, &text)?;
+            check_classic(name, address, &text)?;
             // The server distinguishes a classic queue by default from one by its argument.
             let arguments = match declare(bare, queue, Some("classic"), FieldTable::default()).await? {
                 Ok(arguments) => arguments,
@@ -97,9 +100,8 @@ async fn declare(
     queue_type: Option<&'static str>,
     known: FieldTable,
 ) -> Result<Result<FieldTable, String>, Error> {
-    let Examined { address, name, request, limits, .. } = queue;
+    let Examined { address, name, request, limits } = queue;
     let expected = request.expected;
-    let limits = Limits { by_policy: limits.by_policy || request.unlimited, ..limits };
     let failed = |error| Error::broker(format!("cannot read the settings of queue `{name}` on {address}"), error);
     let mut arguments = of_kind(request, queue_type, known);
     if let (Expected::Declared, Some(limit)) = (expected, limits.to_declare()) {
@@ -221,6 +223,36 @@ fn no_permission(name: &str, address: &Address, expected: Expected) -> Error {
         ),
     };
     Error::Config(format!("the user may not declare queue `{name}` on {address}, nor see its type: {cure}"))
+}
+
+/// Refuses any queue but a durable classic queue. `text` is the server's answer to the declaration of a quorum queue
+/// with the same name; it names the first property that differs.
+fn check_classic(name: &str, address: &Address, text: &str) -> Result<(), Error> {
+    let differs = |property: &str| text.contains(&format!(" arg '{property}"));
+    if ["durable", "auto_delete", "exclusive"].into_iter().any(differs) {
+        return Err(Error::Config(format!(
+            "queue `{name}` on {address} does not outlive its server or its consumers, and its messages are lost with it: \
+             declare a durable queue with another name, and give it the bindings of `{name}`. The server says: {text}"
+        )));
+    }
+    // A stream has these arguments, which are invalid for the declared quorum queue.
+    let current = text.rsplit_once("but current is ").map(|(_, current)| current);
+    let is_stream = ["x-max-age", "x-stream-"].into_iter().any(differs);
+    if is_stream || current.is_some_and(|current| current.contains("'stream'")) {
+        return Err(Error::Config(format!(
+            "queue `{name}` on {address} is a stream, which is never acked: bind a quorum queue beside it and consume that. \
+             The server says: {text}"
+        )));
+    }
+    // A queue declared without a type is a classic queue.
+    let is_classic = current.is_some_and(|current| current.contains("'classic'") || current.starts_with("none"));
+    if differs("x-queue-type") && !is_classic {
+        return Err(Error::Config(format!(
+            "it cannot be found out whether queue `{name}` on {address} is a classic queue, since RabbitMQ cuts its answer off \
+             after a name this long: give the queue a shorter name. The server says: {text}"
+        )));
+    }
+    Ok(())
 }
 
 /// The reason why the server refused a declaration.

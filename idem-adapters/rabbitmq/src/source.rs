@@ -220,8 +220,13 @@ impl Source for Queue {
         self.close().await;
         let limit = SUBSCRIBE.saturating_mul(u32::try_from(self.members.len()).unwrap_or(u32::MAX));
         let mut bare = Bare::open(&self.config).await?;
-        let looked = timeout(limit, checks::look(&self.config, &mut self.members, &mut bare, options.order)).await;
-        if let Err(error) = looked.unwrap_or_else(|_| Err(silent(limit))) {
+        let looked = timeout(limit, async {
+            for member in &mut self.members {
+                member.look(&self.config, &mut bare, options.order).await?;
+            }
+            Ok::<_, BoxError>(())
+        });
+        if let Err(error) = looked.await.unwrap_or_else(|_| Err(silent(limit))) {
             self.config.first.leave(bare.host);
             return Err(error);
         }
