@@ -22,16 +22,15 @@ const GRACE: Duration = Duration::from_secs(2);
 
 impl Member {
     fn assign(&self, consumer: &BaseConsumer<Self>, assigned: &TopicPartitionList) -> Result<(), Loss> {
-        let closing = || self.shared.lock().closing;
+        let (closing, broken) = (|| self.shared.lock().closing, |error: KafkaError| self.broken(&error));
         let begins = start::begin(consumer, &self.plan, &self.partitions(assigned), &|topic| self.id(topic), &closing)?;
         let mut list = TopicPartitionList::new();
         for Begin { partition, offset, .. } in &begins {
             let offset = offset.map_or(Offset::Beginning, Offset::Offset);
-            list.add_partition_offset(&partition.topic, partition.number, offset)
-                .map_err(|error| self.broken(&error))?;
+            list.add_partition_offset(&partition.topic, partition.number, offset).map_err(broken)?;
         }
-        consumer.incremental_assign(&list).map_err(|error| self.broken(&error))?;
-        self.decide(consumer, &begins).map_err(|error| self.broken(&error))?;
+        consumer.incremental_assign(&list).map_err(broken)?;
+        self.decide(consumer, &begins).map_err(broken)?;
         for Begin { partition, offset, .. } in begins {
             self.shared.lock().assigned.assign(partition, offset);
         }

@@ -10,15 +10,14 @@ use rdkafka::{Offset, TopicPartitionList};
 use crate::partition::TopicPartition;
 
 /// Looks up an offset of each of these partitions: its beginning, its end, or the first one with a timestamp (in
-/// milliseconds, as [`Offset::Offset`]) or a later one; [`Offset::End`] answers that no message has the timestamp. Sends one
-/// request to each leader, and fails if any partition has no answer. An answer may come half a second late, behind that to a
-/// fetch.
+/// milliseconds, as [`Offset::Offset`]) or a later one, or `None` if no message has the timestamp. Sends one request to each
+/// leader, and fails if any partition has no answer. An answer may come half a second late, behind that to a fetch.
 pub(crate) fn offsets<'a, C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partitions: impl IntoIterator<Item = &'a TopicPartition>,
     which: Offset,
     patience: Duration,
-) -> KafkaResult<BTreeMap<TopicPartition, Offset>> {
+) -> KafkaResult<BTreeMap<TopicPartition, Option<i64>>> {
     let partitions: Vec<_> = partitions.into_iter().collect();
     if partitions.is_empty() {
         return Ok(BTreeMap::new());
@@ -32,7 +31,7 @@ pub(crate) fn offsets<'a, C: ConsumerContext>(
     for partition in partitions {
         if let Some(at) = answer.find_partition(&partition.topic, partition.number) {
             at.error()?;
-            found.insert(partition.clone(), at.offset());
+            found.insert(partition.clone(), at.offset().to_raw().filter(|at| *at >= 0));
         }
     }
     Ok(found)

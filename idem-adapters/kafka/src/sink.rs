@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use idem_core::{Error, Sink, SinkConnection, SinkError, StagedMessage};
 use rdkafka::error::KafkaError;
+use rdkafka::message::OwnedHeaders;
 
 use crate::config::Config;
 use crate::connection;
@@ -48,15 +49,18 @@ impl Producer {
     }
 
     /// Sends a message, in a batch by itself if it is `single`, and returns its error with what it says.
-    async fn send(&self, message: &StagedMessage, single: bool) -> Result<(), (Refusal, String)> {
+    async fn send(
+        &self,
+        message: &StagedMessage,
+        headers: OwnedHeaders,
+        single: bool,
+    ) -> Result<(), (Refusal, String)> {
         let failed = |error: SinkError| match error {
             SinkError::Message(error) | SinkError::Broker(error) => (Refusal::Broker, error.to_string()),
             error => (Refusal::Broker, error.to_string()),
         };
         let producer = if single { &self.single } else { &self.publishing };
         let producer = producer.get(|_| self.create(single)).await.map_err(failed)?;
-        // They were made once, and cannot fail again.
-        let headers = headers(message, self.cloud_events.as_deref()).map_err(failed)?;
         match producer.send(record(message, headers)).await {
             Some(Ok(())) => Ok(()),
             Some(Err(error)) => {
@@ -110,7 +114,8 @@ impl Sink for Producer {
 
     async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
         check_topic(message.to())?;
-        let size = size(message, &headers(message, self.cloud_events.as_deref())?);
+        let headers = headers(message, self.cloud_events.as_deref())?;
+        let size = size(message, &headers);
         if size > self.limit {
             return Err(SinkError::message(format!(
                 "it has {} bytes, {size} with key and headers, and the producer to {} takes at most {}: raise \
@@ -120,9 +125,9 @@ impl Sink for Producer {
                 self.limit
             )));
         }
-        let sent = match self.send(message, false).await {
+        let sent = match self.send(message, headers.clone(), false).await {
             // Of another message in its batch, perhaps, or of their sum.
-            Err((Refusal::Batch(_), _)) => self.send(message, true).await,
+            Err((Refusal::Batch(_), _)) => self.send(message, headers, true).await,
             sent => sent,
         };
         sent.map_err(|error| self.failure(message, error))

@@ -88,15 +88,11 @@ fn found<C: ConsumerContext>(
     // The end is looked up first, so that messages published between the two are not skipped if none has the timestamp.
     let (ends, found) = (ask(Offset::End)?, ask(which)?);
     let begin = |partition: &TopicPartition| -> Result<_, Loss> {
-        let [end, found] = [&ends, &found].map(|of| of.get(partition).copied().and_then(at));
+        let [end, found] = [&ends, &found].map(|of| of.get(partition).copied().flatten());
         let begin = found.or(end).ok_or_else(|| unanswered(plan, format!("there is no answer about {partition}")))?;
         Ok((partition.clone(), begin))
     };
     partitions.iter().map(begin).collect()
-}
-
-fn at(offset: Offset) -> Option<i64> {
-    if let Offset::Offset(offset) = offset { Some(offset) } else { None }
 }
 
 /// Returns where these partitions start. `id` returns the id of a topic. Queries only the group's coordinator, since
@@ -132,7 +128,7 @@ pub(crate) fn out_of_range<C: ConsumerContext>(
         }
     };
     let why = |(partition, offset): (&TopicPartition, &i64)| {
-        let (low, high) = (at(*lows.get(partition)?)?, at(*highs.get(partition)?)?);
+        let (low, high) = ((*lows.get(partition)?)?, (*highs.get(partition)?)?);
         let range = format!("the partition has {low} to {high}");
         let why = error::out_of_range(&plan.config.place, &plan.group, partition, Some(*offset), &range);
         (!(low..=high).contains(offset)).then(|| (partition.clone(), why))
@@ -174,8 +170,8 @@ fn committed<C: ConsumerContext>(
     };
     let mut committed = Vec::new();
     for partition in partitions {
-        let found = answer.find_partition(&partition.topic, partition.number).map(|element| element.offset());
-        let mut offset = found.and_then(at);
+        let found = answer.find_partition(&partition.topic, partition.number);
+        let mut offset = found.and_then(|element| element.offset().to_raw()).filter(|offset| *offset >= 0);
         if offset.is_some() && id(&partition.topic).is_some_and(|id| identity::is_of_another(&answer, partition, &id)) {
             tracing::error!(
                 topic = %partition.topic,

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use async_nats::{Client, Message, StatusCode, Subscriber};
+use async_nats::{Message, StatusCode, Subscriber};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use idem_core::{BoxError, Delivery};
@@ -115,10 +115,6 @@ impl Pull {
         let (leases, link) = (Arc::clone(&self.leases), self.link.clone());
         NatsAcker { lease, leases, link, confirmed: self.confirmed }
     }
-
-    fn client(&self) -> &Client {
-        &self.connection.client
-    }
 }
 
 impl Puller {
@@ -207,7 +203,7 @@ impl Puller {
         let Pull { connection, stream, consumer, .. } = &self.pull;
         let subject = format!("{}.CONSUMER.MSG.NEXT.{stream}.{consumer}", connection.api);
         let reply = format!("{}.{}", self.inbox, self.number);
-        self.pull.client().publish_with_reply(subject, reply, request.to_string().into()).await?;
+        self.pull.connection.client.publish_with_reply(subject, reply, request.to_string().into()).await?;
         (self.asked, self.heard) = (room, Instant::now());
         Ok(())
     }
@@ -243,7 +239,7 @@ impl Puller {
             // deliver them as if for the first time.
             let Pull { connection, stream, consumer, .. } = &self.pull;
             let info = format!("{}.CONSUMER.INFO.{stream}.{consumer}", connection.api);
-            let _ = self.pull.client().request(info, Bytes::new()).await;
+            let _ = connection.client.request(info, Bytes::new()).await;
         })
         .await;
         Ok(())

@@ -81,7 +81,8 @@ impl Stream {
         puller.spawn(pull.start(sender, stop.clone()).await?);
         self.subscription =
             Some(Subscription { arrivals, stop, puller, consumer, wait, deletes, first, room, live: true });
-        self.replay_window = window(stream.config.max_age);
+        let max_age = stream.config.max_age;
+        self.replay_window = if max_age.is_zero() { ReplayWindow::Unlimited } else { ReplayWindow::Within(max_age) };
         Ok(())
     }
 
@@ -155,11 +156,6 @@ impl Stream {
             }
         }
     }
-}
-
-/// Returns the replay window of a stream with this `max_age`.
-fn window(max_age: Duration) -> ReplayWindow {
-    if max_age.is_zero() { ReplayWindow::Unlimited } else { ReplayWindow::Within(max_age) }
 }
 
 impl Source for Stream {

@@ -1,6 +1,6 @@
 //! One connection, opened within a time limit, verified if it uses TLS, and never recovered.
 
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,6 +11,8 @@ use idem_core::{BackgroundTasks, Error};
 use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream};
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties, Event};
+use socket2::SockRef;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::attempts;
@@ -120,24 +122,13 @@ struct Socket(Arc<Mutex<Handle>>);
 enum Handle {
     #[default]
     Awaited,
-    Open(TcpStream),
+    Open(socket2::Socket),
     Cut,
 }
 
 impl Socket {
-    #[cfg(unix)]
-    fn keep(&self, stream: &tokio::net::TcpStream) -> io::Result<()> {
-        use std::os::fd::AsFd;
-        self.hold(stream.as_fd().try_clone_to_owned()?.into())
-    }
-
-    #[cfg(windows)]
-    fn keep(&self, stream: &tokio::net::TcpStream) -> io::Result<()> {
-        use std::os::windows::io::AsSocket;
-        self.hold(stream.as_socket().try_clone_to_owned()?.into())
-    }
-
-    fn hold(&self, copy: TcpStream) -> io::Result<()> {
+    fn keep(&self, stream: &TcpStream) -> io::Result<()> {
+        let copy = SockRef::from(stream).try_clone()?;
         match &mut *self.lock() {
             Handle::Cut => Err(io::Error::from(io::ErrorKind::TimedOut)),
             handle => {

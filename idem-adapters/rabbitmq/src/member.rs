@@ -15,7 +15,7 @@ use crate::address::Address;
 use crate::bare::Bare;
 use crate::config::Config;
 use crate::connection::Link;
-use crate::delivery::{Way, delivery};
+use crate::delivery::delivery;
 use crate::error::CANCELLED;
 use crate::limits::{self, Limits};
 use crate::queue_type::{self, Examined, Found};
@@ -177,12 +177,10 @@ impl Subscribed {
                     self.tag = message.delivery_tag;
                     continue;
                 }
-                Some(Ok(message)) => {
+                Some(Ok(mut message)) => {
                     self.tag = message.delivery_tag;
                     self.acks.deliver(self.tag);
-                    let (exchange, routing_key) = (message.exchange.as_str(), message.routing_key.as_str());
-                    let way = Way { exchange, routing_key, redelivered: message.redelivered };
-                    let delivery = delivery(queue, message.data, way, &message.properties);
+                    let delivery = delivery(queue, &mut message);
                     Ok((delivery, RabbitMqAcker::new(&self.acks, self.tag, message.acker)))
                 }
                 Some(Err(error)) if matches!(error.kind(), ErrorKind::ParsingError(_)) => {

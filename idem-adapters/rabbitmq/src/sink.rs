@@ -85,7 +85,7 @@ impl Exchange {
                 "{answer}. Check that the exchange exists, is not internal, and that the user has the permission `write` on it; else \
                  see the server's log"
             )),
-            Refusal::TooLarge { limit, .. } => {
+            Refusal::TooLarge { limit } => {
                 self.limit.fetch_min(limit, SeqCst);
                 self.check_size(message).err().unwrap_or_else(|| SinkError::broker(answer))
             }

@@ -17,13 +17,6 @@ struct Returned {
     routing_key: Vec<u8>,
 }
 
-/// What follows from a frame.
-enum Step {
-    Go,
-    Returned(Returned),
-    End(End),
-}
-
 /// Reads until the connection ends, and answers what the server confirms.
 pub(super) async fn read(
     mut from: impl AsyncRead + Unpin,
@@ -37,10 +30,9 @@ pub(super) async fn read(
             Err(error) => return End::Lost(error.to_string()),
         };
         match kind {
-            METHOD => match method(Cursor(&content), unconfirmed) {
-                Some(Step::Go) => {}
-                Some(Step::Returned(next)) => returned = Some(next),
-                Some(Step::End(end)) => return end,
+            METHOD => match method(Cursor(&content), unconfirmed, &mut returned) {
+                Some(None) => {}
+                Some(Some(end)) => return end,
                 None => return End::Lost(unexpected().to_string()),
             },
             HEADER => {
@@ -66,8 +58,8 @@ async fn frame(from: &mut (impl AsyncRead + Unpin), silence: Option<Duration>) -
     }
 }
 
-/// Handles a method. `None` if it cannot be parsed.
-fn method(mut method: Cursor<'_>, unconfirmed: &Unconfirmed) -> Option<Step> {
+/// Handles a method, and returns the end of the connection if it is one. `None` if it cannot be parsed.
+fn method(mut method: Cursor<'_>, unconfirmed: &Unconfirmed, returned: &mut Option<Returned>) -> Option<Option<End>> {
     match (method.u16()?, method.u16()?) {
         (60, ack @ (80 | 120)) => {
             let (tag, multiple) = (method.u64()?, method.u8()? & 1 != 0);
@@ -76,14 +68,14 @@ fn method(mut method: Cursor<'_>, unconfirmed: &Unconfirmed) -> Option<Step> {
         (60, 50) => {
             let reason = method.reason()?;
             let _exchange = method.short()?;
-            return Some(Step::Returned(Returned { reason, routing_key: method.short()?.to_vec() }));
+            *returned = Some(Returned { reason, routing_key: method.short()?.to_vec() });
         }
         (20, 40) => {
             let (code, text, unconfirmed) = (method.u16()?, method.text()?, unconfirmed.lock().count());
-            return Some(Step::End(End::Refused { code, text, unconfirmed }));
+            return Some(Some(End::Refused { code, text, unconfirmed }));
         }
-        (10, 50) => return Some(Step::End(End::Lost(method.reason()?))),
-        (10, 51) => return Some(Step::End(End::Lost("the connection was closed".to_owned()))),
+        (10, 50) => return Some(Some(End::Lost(method.reason()?))),
+        (10, 51) => return Some(Some(End::Lost("the connection was closed".to_owned()))),
         (10, 60) => {
             let reason = method.text()?;
             tracing::warn!(reason, "RabbitMQ has blocked the connection: it takes no messages until it is freed");
@@ -91,5 +83,5 @@ fn method(mut method: Cursor<'_>, unconfirmed: &Unconfirmed) -> Option<Step> {
         (10, 61) => tracing::info!("RabbitMQ has freed the connection"),
         _ => {}
     }
-    Some(Step::Go)
+    Some(None)
 }
