@@ -58,3 +58,15 @@ impl<T> fmt::Debug for Callback<T> {
         f.debug_struct("Callback").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_callback_that_does_not_answer_is_given_up() {
+        let callback = Callback::<String>::new(std::future::pending);
+        let error = callback.call().await.unwrap_err().to_string();
+        assert!(error.contains("within 10 seconds"), "{error}");
+    }
+}
