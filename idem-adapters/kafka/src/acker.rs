@@ -60,11 +60,7 @@ impl Drop for KafkaAcker {
 
 impl fmt::Debug for KafkaAcker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KafkaAcker")
-            .field("partition", &format_args!("{}", self.ticket.assignment.partition))
-            .field("offset", &self.ticket.offset)
-            .field("live", &self.is_live())
-            .finish()
+        f.debug_struct("KafkaAcker").field("live", &self.is_live()).finish_non_exhaustive()
     }
 }
 

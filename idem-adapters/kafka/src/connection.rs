@@ -147,8 +147,9 @@ fn waits(error: &KafkaError) -> bool {
     matches!(error.rdkafka_error_code(), Some(Code::BrokerTransportFailure | Code::OperationTimedOut))
 }
 
-fn is_unknown(code: Code) -> bool {
-    matches!(code, Code::UnknownTopicOrPartition | Code::UnknownTopic)
+/// Whether a topic or a partition does not exist.
+pub(crate) fn is_unknown(code: Code) -> bool {
+    matches!(code, Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition)
 }
 
 fn is_forbidden(topic: &MetadataTopic) -> bool {

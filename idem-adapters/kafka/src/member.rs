@@ -101,19 +101,16 @@ impl Member {
 
     /// Sets the metric of stalled partitions for each topic.
     pub(crate) fn tell(&self) {
-        let stalled = self.shared.lock().assigned.stalled();
-        for topic in self.topics() {
-            self.tell_of(&topic, stalled.get(&topic).copied().unwrap_or_default());
-        }
-    }
-
-    fn tell_of(&self, topic: &str, stalled: usize) {
-        let labels = [("topic", topic.to_owned()), ("group", self.plan.group.clone())];
         describe_gauge!(
             "idem_kafka_stalled_partitions",
             "Partitions of this process that are stalled; the log says why"
         );
-        gauge!("idem_kafka_stalled_partitions", &labels).set(stalled as f64);
+        let stalled = self.shared.lock().assigned.stalled();
+        for topic in self.topics() {
+            let labels = [("topic", topic.to_string()), ("group", self.plan.group.clone())];
+            let stalled = stalled.get(&topic).copied().unwrap_or_default();
+            gauge!("idem_kafka_stalled_partitions", &labels).set(stalled as f64);
+        }
     }
 
     pub(crate) fn broken(&self, error: &KafkaError) -> Loss {

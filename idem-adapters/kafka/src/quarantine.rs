@@ -80,14 +80,10 @@ impl Member {
         partition.is_some() || !found.is_empty()
     }
 
-    fn ours(&self) -> Vec<TopicPartition> {
-        self.shared.lock().assigned.partitions().map(|(partition, _)| partition.clone()).collect()
-    }
-
     /// Checks which partitions have no leader, and whether the topics exist. The client looks for leaders by itself, so
     /// the result about leaders affects only the log and the metric.
     pub(crate) fn look_for_leaders(&self, consumer: &BaseConsumer<Self>) {
-        let ours = self.ours();
+        let ours: Vec<_> = self.shared.lock().assigned.partitions().map(|(partition, _)| partition.clone()).collect();
         // Includes topics without assigned partitions, since a deleted topic has none.
         for topic in self.topics() {
             // If one request gets no answer, the next would take as long.

@@ -40,8 +40,10 @@ pub(crate) struct Place<'a> {
 
 impl Place<'_> {
     /// Returns the consumer. Creates it if it does not exist, and updates it if `reconcile` is set. Fails if its
-    /// settings break idem's guarantees, or if it is gone and a new one would skip messages. `since` is when the consumer was created, if the source has seen it before: a
-    /// recreated one with `Start::New` begins there, so that it does not skip messages published since.
+    /// settings break idem's guarantees, or if it is gone and a new one would skip messages.
+    ///
+    /// `since` is when the consumer was created, if the source has seen it before: a recreated one with `Start::New`
+    /// begins there, so that it does not skip messages published since.
     pub(crate) async fn ensure(
         &self,
         wishes: &Wishes,

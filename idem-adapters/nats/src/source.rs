@@ -199,10 +199,8 @@ impl Source for Stream {
     /// Otherwise it would keep extending the leases, and other workers could not receive the messages. `None` for a stream
     /// whose limits delete messages that were never handled: there a message is safe only with a worker that holds it.
     fn unsettled_limit(&self) -> Option<Duration> {
-        self.subscription
-            .as_ref()
-            .filter(|subscription| !subscription.deletes)
-            .map(|subscription| subscription.wait * 4)
+        let subscription = self.subscription.as_ref()?;
+        (!subscription.deletes).then_some(subscription.wait * 4)
     }
 
     /// Unreadable messages are settled before anything else is pulled: each of them may be the last one that is left.

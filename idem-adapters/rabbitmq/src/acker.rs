@@ -71,6 +71,6 @@ impl Acker for RabbitMqAcker {
 
 impl fmt::Debug for RabbitMqAcker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RabbitMqAcker").field("live", &self.is_live()).finish()
+        f.debug_struct("RabbitMqAcker").field("live", &self.is_live()).finish_non_exhaustive()
     }
 }

@@ -156,10 +156,11 @@ impl Options {
     pub(crate) fn config(self) -> Result<Config, Error> {
         let url = address::parse(&self.url)?;
         let encrypted = url.uri.scheme == AMQPScheme::AMQPS;
-        if !encrypted && let Some(what) = self.tls.given() {
-            return Err(Error::Config(format!(
-                "{what} was given, but the URL asks for a connection without TLS: write amqps://"
-            )));
+        if (self.tls.ca.is_some() || self.tls.client.is_some()) && !encrypted {
+            return Err(Error::Config(
+                "a CA or a certificate was given, but the URL asks for a connection without TLS: write amqps://"
+                    .to_owned(),
+            ));
         }
         let tls = if encrypted { Some(self.tls.connector()?) } else { None };
         let Url { uri, has_user } = url;
