@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::common::{World, next, subscribe_options};
+use crate::common::{World, next};
 use idem_core::{Acker, Settled, Source};
 use lapin::options::BasicPublishOptions;
 use lapin::types::{AMQPValue, FieldTable, LongString};
