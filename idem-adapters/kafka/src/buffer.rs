@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use idem_core::Delivery;
 
-use crate::ticket::Ticket;
+use crate::partition::Ticket;
 
 /// The records that wait to be handed out: first in, first out, but only one at a time for each ordering key.
 ///

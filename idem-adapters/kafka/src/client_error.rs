@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
+use crate::connection::is_unknown;
 use crate::error::{Loss, is_unreadable, passes};
 use crate::member::Member;
 use crate::partition::TopicPartition;
@@ -36,13 +37,9 @@ impl Member {
                 Ok(())
             }
             Some(Code::AutoOffsetReset) if self.out_of_range(consumer, partition) => Ok(()),
-            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition) => {
-                // The error does not name the topic.
-                self.shaken.store(true, Ordering::Relaxed);
-                Ok(())
-            }
-            // It came before the partition had its own queue. The client asks again, and the topics are looked up.
-            Some(Code::TopicAuthorizationFailed) if partition.is_none() => {
+            // A refusal without a partition came before that had its own queue; the client asks again. The error does not
+            // name the topic, so the topics are looked up.
+            Some(code) if is_unknown(code) || (code == Code::TopicAuthorizationFailed && partition.is_none()) => {
                 self.shaken.store(true, Ordering::Relaxed);
                 Ok(())
             }

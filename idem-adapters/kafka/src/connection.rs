@@ -147,8 +147,9 @@ fn waits(error: &KafkaError) -> bool {
     matches!(error.rdkafka_error_code(), Some(Code::BrokerTransportFailure | Code::OperationTimedOut))
 }
 
-fn is_unknown(code: Code) -> bool {
-    matches!(code, Code::UnknownTopicOrPartition | Code::UnknownTopic)
+/// Whether a topic or a partition does not exist.
+pub(crate) fn is_unknown(code: Code) -> bool {
+    matches!(code, Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition)
 }
 
 fn is_forbidden(topic: &MetadataTopic) -> bool {
@@ -186,7 +187,7 @@ pub(crate) fn client<C: ConsumerContext>(
 }
 
 /// Records the events of librdkafka, which say more than its return values.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Witness {
     said: Arc<Mutex<Said>>,
     tokens: Tokens,

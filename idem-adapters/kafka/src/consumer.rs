@@ -12,7 +12,6 @@ use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::TopicPartitionListElem;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::bell::Waits;
@@ -57,9 +56,8 @@ pub(crate) type Panic = Box<dyn Any + Send>;
 /// polls for as long as it lives, however slow the handlers are, so that the group keeps the member.
 pub(crate) fn start(plan: Plan, shared: Arc<Shared>, asked: Asked) -> io::Result<oneshot::Receiver<Panic>> {
     let (ended, end) = oneshot::channel();
-    let runtime = Handle::current();
     thread::Builder::new().name("idem-kafka".to_owned()).spawn(move || {
-        match catch_unwind(AssertUnwindSafe(|| run(plan, &shared, &asked, runtime))) {
+        match catch_unwind(AssertUnwindSafe(|| run(plan, &shared, &asked))) {
             Ok(Ok(())) => {}
             Ok(Err(loss)) => shared.end(loss),
             // Sent first: it is looked for when the subscription has ended.
@@ -71,7 +69,7 @@ pub(crate) fn start(plan: Plan, shared: Arc<Shared>, asked: Asked) -> io::Result
     Ok(end)
 }
 
-fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked, runtime: Handle) -> Result<(), Loss> {
+fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked) -> Result<(), Loss> {
     if start::decides(&plan) {
         // With a client that is not yet in a group, so that no other member waits.
         let look = connection::client(&plan.config, &plan.client(), Witness::new(&plan.config))?;
@@ -82,7 +80,7 @@ fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked, runtime: Handle) -> 
     let bell = Arc::clone(shared);
     consumer.set_nonempty_callback(move || bell.wake());
     let member = Arc::clone(consumer.context());
-    let mut subscribed = Subscribed::begin(&member, &consumer, runtime)?;
+    let mut subscribed = Subscribed::begin(&member, &consumer)?;
     while !subscribed.has_begun() {
         // Serves the log, in which the client reports topic ids. Other events may be dropped: they are repeated later,
         // since nothing is subscribed to yet.

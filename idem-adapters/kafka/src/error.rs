@@ -91,18 +91,14 @@ pub(crate) fn out_of_range(
 
 /// The group's offsets have expired, so that it would skip the messages published since.
 pub(crate) fn expired<'a>(place: &str, group: &str, topics: impl Iterator<Item = &'a str>) -> Loss {
-    let (mut names, mut options) = (Vec::new(), String::new());
-    for topic in topics {
-        names.push(format!("`{topic}`"));
-        options.push_str(" --topic ");
-        options.push_str(topic);
-    }
+    let topics: Vec<_> = topics.collect();
+    let options: String = topics.iter().map(|topic| format!(" --topic {topic}")).collect();
     Loss::Refused(format!(
-        "Start::Latest would skip messages: the group `{group}` has no committed offset in the topic {}, but this consumer has \
+        "Start::Latest would skip messages: the group `{group}` has no committed offset in the topic `{}`, but this consumer has \
          handled messages before. Its offsets have expired, or it is another group or another topic. Use Start::Earliest: claims \
          tell which messages were handled before, and natural handlers run again. Or skip the messages that are there, by `kafka-consumer-groups.sh \
          --bootstrap-server {place} --group {group}{options} --reset-offsets --to-latest --execute`",
-        names.join(", ")
+        topics.join("`, `")
     ))
 }
 

@@ -15,7 +15,6 @@ use crate::identity;
 use crate::member::Member;
 use crate::protocol::GroupProtocol;
 use crate::shared::Phase;
-use crate::stall::Cause;
 use crate::start::{self, Begin};
 
 /// How long running handlers may continue after their partition is revoked. Other members wait meanwhile.
@@ -23,24 +22,17 @@ const GRACE: Duration = Duration::from_secs(2);
 
 impl Member {
     fn assign(&self, consumer: &BaseConsumer<Self>, assigned: &TopicPartitionList) -> Result<(), Loss> {
-        let closing = || self.shared.lock().closing;
+        let (closing, broken) = (|| self.shared.lock().closing, |error: KafkaError| self.broken(&error));
         let begins = start::begin(consumer, &self.plan, &self.partitions(assigned), &|topic| self.id(topic), &closing)?;
         let mut list = TopicPartitionList::new();
         for Begin { partition, offset, .. } in &begins {
-            // At the end if the start is not known, so that no record arrives before the partition is quarantined.
-            let offset = if *offset == Offset::Invalid { Offset::End } else { *offset };
-            list.add_partition_offset(&partition.topic, partition.number, offset)
-                .map_err(|error| self.broken(&error))?;
+            let offset = offset.map_or(Offset::Beginning, Offset::Offset);
+            list.add_partition_offset(&partition.topic, partition.number, offset).map_err(broken)?;
         }
-        consumer.incremental_assign(&list).map_err(|error| self.broken(&error))?;
-        self.decide(consumer, &begins).map_err(|error| self.broken(&error))?;
+        consumer.incremental_assign(&list).map_err(broken)?;
+        self.decide(consumer, &begins).map_err(broken)?;
         for Begin { partition, offset, .. } in begins {
-            let begin = if let Offset::Offset(offset) = offset { Some(offset) } else { None };
-            self.shared.lock().assigned.assign(partition.clone(), begin);
-            if offset == Offset::Invalid {
-                let why = "the group's start position could not be determined, and is looked up again";
-                self.quarantine(consumer, &partition, Cause::Unplaced, why);
-            }
+            self.shared.lock().assigned.assign(partition, offset);
         }
         self.tell();
         Ok(())
@@ -52,10 +44,10 @@ impl Member {
     /// The positions are committed as a list, and not through the client's offset store: what else is stored there may be
     /// an offset that the broker refuses, such as one of a topic that is forbidden by now. The partitions belong to this
     /// member, since only this thread gives them up.
-    pub(crate) fn decide(&self, consumer: &BaseConsumer<Self>, begins: &[Begin]) -> KafkaResult<()> {
+    fn decide(&self, consumer: &BaseConsumer<Self>, begins: &[Begin]) -> KafkaResult<()> {
         let mut list = TopicPartitionList::new();
         for begin in begins.iter().filter(|begin| begin.decided) {
-            if let Offset::Offset(offset) = begin.offset {
+            if let Some(offset) = begin.offset {
                 self.list_next(&mut list, &begin.partition, offset)?;
             }
         }
@@ -80,7 +72,6 @@ impl Member {
             self.shaken.store(true, Ordering::Relaxed);
         }
         self.shared.remove(&partitions);
-        self.clear();
         self.tell();
     }
 }

@@ -8,11 +8,9 @@ use std::time::Duration;
 use idem_core::{BoxError, Lag};
 use rdkafka::Offset;
 use rdkafka::consumer::BaseConsumer;
-use rdkafka::error::KafkaResult;
 
-use crate::lookup;
+use crate::lookup::offsets;
 use crate::member::Member;
-use crate::partition::TopicPartition;
 use crate::shared::Shared;
 
 /// How long to wait for an answer.
@@ -47,13 +45,14 @@ impl Asked {
         let consumer = self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         let consumer = consumer.ok_or("the subscription has ended, or has not begun")?;
         let mut places = shared.lock().assigned.places();
-        let ends = ask(&consumer, places.keys(), Offset::End)?;
+        let ends = offsets(&consumer, places.keys(), Offset::End, ANSWER)?;
         // If nothing was committed or handed out, the group's position is the beginning of the partition.
-        let begins = ask(&consumer, places.iter().filter(|(_, at)| at.is_none()).map(|(at, _)| at), Offset::Beginning)?;
-        places.iter_mut().for_each(|(partition, at)| *at = at.or_else(|| begins.get(partition).copied()));
+        let unknown = places.iter().filter(|(_, at)| at.is_none()).map(|(partition, _)| partition);
+        let begins = offsets(&consumer, unknown, Offset::Beginning, ANSWER)?;
+        places.iter_mut().for_each(|(partition, at)| *at = at.or_else(|| begins.get(partition).copied().flatten()));
         let mut lags = BTreeMap::<_, u64>::new();
         for (partition, at) in places {
-            if let (Some(end), Some(at)) = (ends.get(&partition), at) {
+            if let (Some(Some(end)), Some(at)) = (ends.get(&partition), at) {
                 *lags.entry(partition.topic).or_default() += u64::try_from(end - at).unwrap_or_default();
             }
         }
@@ -70,14 +69,4 @@ pub(crate) fn end(mut consumer: Arc<BaseConsumer<Member>>) {
         }
         thread::sleep(PAUSE);
     }
-}
-
-/// Returns the ends or beginnings of these partitions.
-fn ask<'a>(
-    consumer: &BaseConsumer<Member>,
-    partitions: impl Iterator<Item = &'a TopicPartition>,
-    which: Offset,
-) -> KafkaResult<BTreeMap<TopicPartition, i64>> {
-    let found = lookup::ask(consumer, partitions, which, ANSWER)?;
-    Ok(found.into_iter().filter_map(|(partition, at)| Some((partition, at.to_raw().filter(|at| *at >= 0)?))).collect())
 }

@@ -31,8 +31,8 @@ impl Member {
         if list.count() == 0 { Ok(()) } else { consumer.store_offsets(&list) }
     }
 
-    /// Adds the offset of the next record, with the id of the topic. The id of a deleted topic is not known any more, and
-    /// an offset without it could be mistaken for one of another topic created under its name, so it is left out.
+    /// Adds the offset of the next record, with the id of the topic. An offset without it could be mistaken for one of another
+    /// topic that is created under its name, so it is left out if the id is not known.
     pub(crate) fn list_next(
         &self,
         list: &mut TopicPartitionList,

@@ -1,17 +1,21 @@
-//! Partitions that have stalled while the others continue.
+//! Partitions that have stalled while the others continue, and those that are tried again.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::error::{KafkaResult, RDKafkaErrorCode as Code};
+use rdkafka::{Offset, TopicPartitionList};
 
 use crate::member::Member;
 use crate::partition::TopicPartition;
+use crate::plan::Begins;
 use crate::stall::{Cause, Stall};
 use crate::start;
+
+/// How long to wait for answers. Nothing else is served meanwhile.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// How long to wait for answers that only affect a text or a metric. Nothing is served meanwhile.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -55,7 +59,9 @@ impl Member {
     pub(crate) fn out_of_range(&self, consumer: &BaseConsumer<Self>, partition: Option<&TopicPartition>) -> bool {
         let mut places = self.shared.lock().assigned.receiving();
         places.retain(|at, _| partition.is_none_or(|partition| partition == at));
-        let mut found = start::out_of_range(consumer, &self.plan, &places, RANGES);
+        let known: Begins =
+            places.iter().filter_map(|(partition, place)| Some((partition.clone(), (*place)?))).collect();
+        let mut found = start::out_of_range(consumer, &self.plan, &known, RANGES);
         if let Some(partition) = partition {
             // Without an offset, the client has looked up the beginning of the partition, and that has failed.
             match places.get(partition) {
@@ -74,14 +80,10 @@ impl Member {
         partition.is_some() || !found.is_empty()
     }
 
-    fn ours(&self) -> Vec<TopicPartition> {
-        self.shared.lock().assigned.partitions().map(|(partition, _)| partition.clone()).collect()
-    }
-
     /// Checks which partitions have no leader, and whether the topics exist. The client looks for leaders by itself, so
     /// the result about leaders affects only the log and the metric.
     pub(crate) fn look_for_leaders(&self, consumer: &BaseConsumer<Self>) {
-        let ours = self.ours();
+        let ours: Vec<_> = self.shared.lock().assigned.partitions().map(|(partition, _)| partition.clone()).collect();
         // Includes topics without assigned partitions, since a deleted topic has none.
         for topic in self.topics() {
             // If one request gets no answer, the next would take as long.
@@ -115,4 +117,39 @@ impl Member {
             );
         }
     }
+
+    /// Tries the partitions again that are due.
+    pub(crate) fn retry(&self, consumer: &BaseConsumer<Self>) {
+        if self.shared.is_lost() {
+            return;
+        }
+        let failing = self.shared.lock().assigned.due(Instant::now());
+        for (partition, place) in &failing {
+            let again = go_on(consumer, partition, *place);
+            if let Some(stall) = self.shared.lock().assigned.stall(partition) {
+                if again.is_ok() { stall.end() } else { stall.postpone(Instant::now()) }
+            }
+            let TopicPartition { topic, number: partition } = partition;
+            match again {
+                Ok(()) => {
+                    tracing::info!(%topic, partition, offset = place, "a partition that was stalled is tried again")
+                }
+                Err(error) => tracing::warn!(%topic, partition, %error, "a partition is still stalled"),
+            }
+        }
+        if !failing.is_empty() {
+            self.tell();
+        }
+    }
+}
+
+/// Fetches this partition again, from this offset or else from its beginning.
+fn go_on(consumer: &BaseConsumer<Member>, partition: &TopicPartition, place: Option<i64>) -> KafkaResult<()> {
+    let mut list = TopicPartitionList::new();
+    let place = place.map_or(Offset::Beginning, Offset::Offset);
+    list.add_partition_offset(&partition.topic, partition.number, place)?;
+    for sought in consumer.seek_partitions(list.clone(), AGAIN)?.elements() {
+        sought.error()?;
+    }
+    consumer.resume(&list)
 }

@@ -5,15 +5,13 @@ use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::FutureRecord;
 
 use crate::delivery::{CONTENT_TYPE, MESSAGE_ID};
+use crate::wanted::is_name;
 
 /// The header with the event type of a message.
 const EVENT_TYPE: &str = "event-type";
 
 /// The prefix of the attributes of a CloudEvent.
 const CLOUD_EVENT: &str = "ce_";
-
-/// What Kafka limits the name of a topic to.
-const LONGEST_TOPIC: usize = 249;
 
 /// What a record takes besides its key, its value and its headers, and each header besides its name and its value: the
 /// most that the client adds.
@@ -62,12 +60,11 @@ pub(crate) fn headers(message: &StagedMessage, cloud_events: Option<&str>) -> Re
 
 /// Checks that a topic can have this name.
 pub(crate) fn check_topic(name: &str) -> Result<(), SinkError> {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if (1..=LONGEST_TOPIC).contains(&name.len()) && name.bytes().all(fits) && name != "." && name != ".." {
+    if is_name(name) {
         return Ok(());
     }
     Err(SinkError::message(format!(
-        "{name:?} is not the name of a topic: it has 1 to {LONGEST_TOPIC} letters and digits of ASCII, dots, underscores and hyphens"
+        "{name:?} is not the name of a topic: it has 1 to 249 letters and digits of ASCII, dots, underscores and hyphens"
     )))
 }
 

@@ -10,8 +10,7 @@ use tokio::time::{self, timeout_at};
 use crate::assigned::Assigned;
 use crate::bell::{Bell, Waits};
 use crate::error::Loss;
-use crate::partition::TopicPartition;
-use crate::ticket::Ticket;
+use crate::partition::{Ticket, TopicPartition};
 
 /// How long a client that joins may be without a broker.
 const SEEMINGLY: Duration = Duration::from_secs(3);

@@ -3,24 +3,25 @@
 use std::fmt;
 use std::sync::Arc;
 
-use idem_core::{Error, Sink, SinkError, StagedMessage};
+use idem_core::{Error, Sink, SinkConnection, SinkError, StagedMessage};
 use rdkafka::error::KafkaError;
+use rdkafka::message::OwnedHeaders;
 
 use crate::config::Config;
 use crate::connection;
 use crate::property;
-use crate::publishing::Publishing;
 use crate::record::{check_topic, headers, record, size};
 use crate::refusal::Refusal;
+use crate::sender::Sender;
 
 /// The topics of a cluster, to which a relay publishes the messages of an outbox: see
 /// [`Kafka::producer`](crate::Kafka::producer).
 pub struct Producer {
     config: Arc<Config>,
     cloud_events: Option<String>,
-    publishing: Publishing,
+    publishing: SinkConnection<Sender>,
     /// For messages of batches that were refused: each is sent again in a batch by itself.
-    single: Publishing,
+    single: SinkConnection<Sender>,
     /// The size of the largest message.
     limit: usize,
 }
@@ -28,7 +29,8 @@ pub struct Producer {
 impl Producer {
     pub(crate) fn new(config: Arc<Config>) -> Self {
         let limit = property::largest(&config.client);
-        Self { config, cloud_events: None, publishing: Publishing::default(), single: Publishing::single(), limit }
+        let (publishing, single) = (SinkConnection::new(Sender::is_live), SinkConnection::new(Sender::is_live));
+        Self { config, cloud_events: None, publishing, single, limit }
     }
 
     /// Publishes each message as a CloudEvent in binary mode: headers `ce_id`, `ce_source` and so on, as in
@@ -40,15 +42,25 @@ impl Producer {
         self
     }
 
-    /// Sends a message, and returns its error with what it says.
-    async fn send(&self, through: &Publishing, message: &StagedMessage) -> Result<(), (Refusal, String)> {
+    /// Creates a producer. One that is `single` sends each message in a batch by itself.
+    fn create(&self, single: bool) -> impl Future<Output = Result<Sender, Error>> + Send + use<> {
+        let config = Arc::clone(&self.config);
+        async move { Ok(Sender::new(&config.current().await?, single)?) }
+    }
+
+    /// Sends a message, in a batch by itself if it is `single`, and returns its error with what it says.
+    async fn send(
+        &self,
+        message: &StagedMessage,
+        headers: OwnedHeaders,
+        single: bool,
+    ) -> Result<(), (Refusal, String)> {
         let failed = |error: SinkError| match error {
             SinkError::Message(error) | SinkError::Broker(error) => (Refusal::Broker, error.to_string()),
             error => (Refusal::Broker, error.to_string()),
         };
-        let producer = through.get(&self.config).await.map_err(failed)?;
-        // They were made once, and cannot fail again.
-        let headers = headers(message, self.cloud_events.as_deref()).map_err(failed)?;
+        let producer = if single { &self.single } else { &self.publishing };
+        let producer = producer.get(|_| self.create(single)).await.map_err(failed)?;
         match producer.send(record(message, headers)).await {
             Some(Ok(())) => Ok(()),
             Some(Err(error)) => {
@@ -95,17 +107,15 @@ impl Sink for Producer {
         }
         let opened = async {
             connection::connect(&self.config.current().await?).await?;
-            self.publishing.open(&self.config).await
+            self.publishing.open(|_| self.create(false)).await.map(drop)
         };
-        opened.await.map(drop).map_err(|error| match error {
-            Error::Config(_) => SinkError::message(error),
-            _ => SinkError::broker(error),
-        })
+        Ok(opened.await?)
     }
 
     async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
         check_topic(message.to())?;
-        let size = size(message, &headers(message, self.cloud_events.as_deref())?);
+        let headers = headers(message, self.cloud_events.as_deref())?;
+        let size = size(message, &headers);
         if size > self.limit {
             return Err(SinkError::message(format!(
                 "it has {} bytes, {size} with key and headers, and the producer to {} takes at most {}: raise \
@@ -115,17 +125,18 @@ impl Sink for Producer {
                 self.limit
             )));
         }
-        let sent = match self.send(&self.publishing, message).await {
+        let sent = match self.send(message, headers.clone(), false).await {
             // Of another message in its batch, perhaps, or of their sum.
-            Err((Refusal::Batch(_), _)) => self.send(&self.single, message).await,
+            Err((Refusal::Batch(_), _)) => self.send(message, headers, true).await,
             sent => sent,
         };
         sent.map_err(|error| self.failure(message, error))
     }
 
     async fn close(&self) {
-        self.publishing.close().await;
-        self.single.close().await;
+        for producer in [self.publishing.take().await, self.single.take().await].into_iter().flatten() {
+            producer.end();
+        }
     }
 }
 
@@ -137,9 +148,6 @@ fn told(error: &KafkaError, reason: String) -> String {
 
 impl fmt::Debug for Producer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Producer")
-            .field("config", &self.config)
-            .field("cloud_events", &self.cloud_events)
-            .finish_non_exhaustive()
+        f.debug_struct("Producer").field("config", &self.config).finish_non_exhaustive()
     }
 }

@@ -67,7 +67,8 @@ impl Wanted {
     }
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a topic can have this name.
+pub(crate) fn is_name(name: &str) -> bool {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (1..=249).contains(&name.len()) && name.chars().all(legal) && !matches!(name, "." | "..")
 }

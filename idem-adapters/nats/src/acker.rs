@@ -1,11 +1,12 @@
-//! Settles one delivery.
+//! Settles one delivery, and extends the leases of those that wait.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use idem_core::{Acker, BoxError, Settled};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::connection::ANSWER;
 use crate::lease::Lease;
@@ -101,5 +102,25 @@ impl Drop for NatsAcker {
 impl fmt::Debug for NatsAcker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NatsAcker").field("live", &self.is_live()).finish_non_exhaustive()
+    }
+}
+
+/// Extends the leases of held deliveries after a third of their duration, and forgets dropped ones when their leases
+/// expire, which frees their space. Runs as long as the source lives.
+///
+/// A worker task extends only the delivery that it processes. The lease of a delivery that waits in the buffer or in
+/// the worker's channel runs meanwhile. Without this, five deliveries of 0.4 seconds each, one after another with an
+/// ack wait of one second, led to two or three duplicates.
+pub(crate) async fn keep(link: Link, leases: Arc<Leases>, wait: Duration) {
+    loop {
+        // Twice as often as needed, because a lease becomes due between two checks.
+        sleep(wait / 6).await;
+        leases.sweep();
+        let due = leases.due();
+        for kept in join_all(due.iter().map(|lease| extend(&link, lease))).await {
+            if let Err(error) = kept {
+                tracing::debug!(error, "the lease of a delivery was not extended");
+            }
+        }
     }
 }

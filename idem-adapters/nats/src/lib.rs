@@ -48,8 +48,7 @@
 //! | `inactive_threshold` | none | the server would delete the consumer, and a new one would start over |
 //! | filter | that of [`Stream::filter_subject`] | another filter silently leaves out messages |
 //!
-//! A consumer that idem creates begins at [`Stream::start`], by default with the oldest message. If the database has
-//! claims of the worker, a stream that is younger than five seconds is not read yet: see Settling.
+//! A consumer that idem creates begins at [`Stream::start`], by default with the oldest message.
 //!
 //! The login must be allowed to publish to `$JS.API.STREAM.INFO.ORDERS`, `$JS.API.CONSUMER.INFO.ORDERS.billing`,
 //! `$JS.API.CONSUMER.CREATE.ORDERS.billing` (with a filter, also below it), `$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing`
@@ -72,11 +71,9 @@
 //! others. A confirmed ack therefore means only that the consumer has received it; a server that is killed right
 //! afterwards may forget it. The message is then redelivered, and the claim detects the duplicate.
 //!
-//! Nor does the server distinguish a recreated stream, whose messages are numbered from 1 again. An ack is therefore sent
-//! only if the consumer was seen to be the same within the last second (three, if the server answers slowly): while
-//! there are acks, one of them in each second waits for a request for the consumer's info. What an old ack of that time
-//! could settle is not delivered yet, because workers that have run before read a stream only five seconds after its
-//! creation.
+//! Nor does the server distinguish a recreated stream, whose messages are numbered from 1 again. A worker notices it when
+//! its pull ends, or within five seconds if no pull of it waits, and then sends no ack of a delivery from before. An ack that
+//! is sent until then can settle a new message: delete and recreate a stream only while no worker runs.
 //!
 //! # Ordering
 //!
@@ -115,12 +112,8 @@ mod consumer;
 mod credentials;
 mod delivery;
 mod denied;
-mod difference;
 mod error;
-mod first;
 mod gather;
-mod identity;
-mod keeper;
 mod lag;
 mod lease;
 mod leases;
@@ -129,16 +122,13 @@ mod link;
 mod message;
 mod name;
 mod options;
-mod publishing;
 mod pull;
-mod search;
 mod server;
 mod settings;
 mod sink;
 mod source;
 mod stream;
 mod streams;
-mod subscription;
 mod tls;
 mod unreadable;
 

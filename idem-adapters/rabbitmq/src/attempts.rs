@@ -1,102 +1,53 @@
 //! The attempts of one connection, at each host in turn.
 
-use std::error::Error as _;
-
-use idem_core::{BoxError, Error};
+use idem_core::Error;
 use lapin::uri::{AMQPUri, SASLMechanism};
 
-use crate::address::Address;
 use crate::config::Config;
 use crate::credentials::{Credentials, Login};
 use crate::error;
 
-/// The hosts to try for one connection, each once, and the login.
-pub(crate) struct Attempts<'a> {
-    config: &'a Config,
-    pub(crate) credentials: Credentials,
-    first: usize,
-    failures: Vec<Error>,
-}
-
-/// One host to try.
-pub(crate) struct Attempt {
-    /// The host's address and the login.
-    pub(crate) uri: AMQPUri,
-    pub(crate) host: usize,
-}
-
-impl<'a> Attempts<'a> {
-    /// Calls the credentials callback, if there is one.
-    pub(crate) async fn new(config: &'a Config) -> Result<Self, Error> {
-        let credentials = config.login.credentials().await.map_err(|source| {
-            let what = format!(
-                "cannot connect to RabbitMQ at {}: the callback given to .credentials(..) has failed",
-                config.address
-            );
-            error::broker(what, source)
-        })?;
-        let first = config.first.now();
-        Ok(Self { config, credentials, first, failures: Vec::new() })
-    }
-
-    /// Returns the next host, or `None` after each was tried.
-    pub(crate) fn next(&self) -> Option<Attempt> {
-        let hosts = &self.config.address.hosts;
-        if self.failures.len() >= hosts.len() {
-            return None;
-        }
-        let host = self.first.wrapping_add(self.failures.len()) % hosts.len();
-        let mut uri = self.config.uri.clone();
-        uri.authority.userinfo = self.credentials.userinfo();
-        uri.authority.host = hosts[host].name.clone();
-        uri.authority.port = hosts[host].port;
-        if matches!(self.config.login, Login::Certificate) {
+/// Connects by `connect` to the host that worked last, or else to each of the others once. Returns the connection, the index
+/// of its host, which the next connection starts with, and the credentials. Calls the credentials callback, if there is one.
+pub(crate) async fn connect<T, F>(
+    config: &Config,
+    connect: impl Fn(AMQPUri) -> F,
+) -> Result<(T, usize, Credentials), Error>
+where
+    F: Future<Output = lapin::Result<T>>,
+{
+    let Config { address, login, first, .. } = config;
+    let credentials = login.credentials().await.map_err(|source| {
+        let what = "the callback given to .credentials(..) has failed";
+        Error::broker(format!("cannot connect to RabbitMQ at {address}: {what}"), source)
+    })?;
+    let (hosts, begin, mut failures) = (&address.hosts, first.now(), Vec::new());
+    while failures.len() < hosts.len() {
+        let at = begin.wrapping_add(failures.len()) % hosts.len();
+        let host = &hosts[at];
+        let mut uri = config.uri.clone();
+        uri.authority.userinfo = credentials.userinfo();
+        uri.authority.host = host.name.clone();
+        uri.authority.port = host.port;
+        if matches!(login, Login::Certificate) {
             uri.query.auth_mechanism = Some(SASLMechanism::External);
         }
-        Some(Attempt { uri, host })
-    }
-
-    /// Records that this host cannot be used.
-    pub(crate) fn failed(&mut self, host: usize, error: lapin::Error) {
-        let Config { address, login, .. } = self.config;
-        let at = &address.hosts[host];
-        let failure = error::connecting(address.of(at), at.port, &address.vhost, login.cure(), error);
-        if address.hosts.len() > 1 {
-            tracing::warn!(error = chain(&failure), "a host of RabbitMQ cannot be used; the next one is tried");
+        let error = match connect(uri).await {
+            Ok(connected) => {
+                first.works(at);
+                return Ok((connected, at, credentials));
+            }
+            Err(error) => error,
+        };
+        let failure = error::connecting(address.of(host), host.port, &address.vhost, login.cure(), error);
+        if hosts.len() > 1 {
+            tracing::warn!(error = %failure, "a host of RabbitMQ cannot be used; the next one is tried");
         }
-        self.failures.push(failure);
+        failures.push(failure);
     }
-
-    /// Records that this host accepted a connection: the next connection starts with it.
-    pub(crate) fn works(&self, host: usize) {
-        self.config.first.works(host);
+    if failures.len() == 1 {
+        return Err(failures.remove(0));
     }
-
-    /// Returns the error if no host can be used.
-    pub(crate) fn error(mut self) -> Error {
-        match self.failures.len() {
-            1 => self.failures.remove(0),
-            _ => none(&self.config.address, &self.failures),
-        }
-    }
-}
-
-fn none(address: &Address, failures: &[Error]) -> Error {
-    let each: Vec<_> = failures.iter().map(chain).collect();
-    let each: BoxError = each.join("; ").into();
-    error::broker(format!("none of the hosts of RabbitMQ can be used: {address}"), each)
-}
-
-/// Formats an error and its sources, each part once.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let part = cause.to_string();
-        if !text.ends_with(&part) {
-            text = format!("{text}: {part}");
-        }
-        source = cause.source();
-    }
-    text
+    let each: Vec<_> = failures.iter().map(ToString::to_string).collect();
+    Err(Error::broker(format!("none of the hosts of RabbitMQ can be used: {address}"), each.join("; ")))
 }

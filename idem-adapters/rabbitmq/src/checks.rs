@@ -1,20 +1,12 @@
-//! Checks of a worker's options, and of the queues.
+//! Checks of a worker's options.
 
-use idem_core::{BoxError, DeliveryOrder, Error, SubscribeOptions};
+use idem_core::{DeliveryOrder, Error, SubscribeOptions};
 
-use crate::bare::Bare;
 use crate::config::Config;
-use crate::limit::Limits;
-use crate::member::Member;
 
 /// Refuses options that RabbitMQ cannot support, whatever the queues are. `queue` is their name, for the log, and `place`
 /// also has their address, for errors.
 pub(crate) fn check(config: &Config, queue: &str, place: &str, options: &SubscribeOptions) -> Result<(), Error> {
-    if options.max_unsettled == 0 {
-        return Err(Error::Config(
-            "`max_unsettled` is 0, which RabbitMQ takes as no limit: set it to at least 1".to_owned(),
-        ));
-    }
     if !matches!(options.order, DeliveryOrder::None | DeliveryOrder::Queue) {
         return Err(Error::Config(format!(
             "RabbitMQ has neither partitions nor keys, so it cannot keep the order {:?} of {}: ask for \
@@ -32,23 +24,6 @@ pub(crate) fn check(config: &Config, queue: &str, place: &str, options: &Subscri
              may have to wait before its handler runs: raise consumer_timeout on the server (and say so by \
              .consumer_timeout), or lower the handler timeout"
         );
-    }
-    Ok(())
-}
-
-/// Checks each queue.
-pub(crate) async fn look(
-    config: &Config,
-    members: &mut [Member],
-    bare: &mut Bare,
-    order: DeliveryOrder,
-) -> Result<(), BoxError> {
-    let limits = Limits::of(bare, config);
-    for member in members {
-        member.look(config, bare, limits).await?;
-        if order == DeliveryOrder::Queue {
-            member.check_order(&config.address)?;
-        }
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! One connection, opened within a time limit, verified if it uses TLS, and never recovered.
 
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,12 +11,13 @@ use idem_core::{BackgroundTasks, Error};
 use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream};
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties, Event};
+use socket2::SockRef;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::attempts::{Attempt, Attempts};
+use crate::attempts;
 use crate::config::Config;
-use crate::credentials::{Credentials, Login};
-use crate::renewal::Renewal;
+use crate::credentials::{Credentials, Login, Renewal};
 
 /// The time limit from the first packet to the end of the login.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -50,17 +51,9 @@ impl Drop for Cut {
 impl Link {
     /// Connects and logs in. `purpose` is shown in the server's list of connections.
     pub(crate) async fn open(config: &Config, purpose: &str) -> Result<Self, Error> {
-        let mut attempts = Attempts::new(config).await?;
-        while let Some(Attempt { uri, host }) = attempts.next() {
-            match Self::to(config, uri, purpose).await {
-                Ok((connection, socket)) => {
-                    attempts.works(host);
-                    return Ok(Self::of(config, host, connection, socket, &attempts.credentials));
-                }
-                Err(error) => attempts.failed(host, error),
-            }
-        }
-        Err(attempts.error())
+        let connected = attempts::connect(config, |uri| Self::to(config, uri, purpose)).await?;
+        let ((connection, socket), host, credentials) = connected;
+        Ok(Self::of(config, host, connection, socket, &credentials))
     }
 
     async fn to(config: &Config, uri: AMQPUri, purpose: &str) -> lapin::Result<(Connection, Cut)> {
@@ -86,7 +79,7 @@ impl Link {
         watch.spawn(report(connection.events_listener(), address.clone(), failed));
         let connection = Arc::new(connection);
         if let (Login::Asked(callback), Some(valid_for)) = (&config.login, now.valid_for) {
-            let renewal = Renewal { callback: Arc::clone(callback), user: now.user.clone(), address };
+            let renewal = Renewal { callback: callback.clone(), user: now.user.clone(), address };
             watch.spawn(renewal.keep(Arc::downgrade(&connection), valid_for));
         }
         Self { connection, host, watch, _socket: socket }
@@ -129,24 +122,13 @@ struct Socket(Arc<Mutex<Handle>>);
 enum Handle {
     #[default]
     Awaited,
-    Open(TcpStream),
+    Open(socket2::Socket),
     Cut,
 }
 
 impl Socket {
-    #[cfg(unix)]
-    fn keep(&self, stream: &tokio::net::TcpStream) -> io::Result<()> {
-        use std::os::fd::AsFd;
-        self.hold(stream.as_fd().try_clone_to_owned()?.into())
-    }
-
-    #[cfg(windows)]
-    fn keep(&self, stream: &tokio::net::TcpStream) -> io::Result<()> {
-        use std::os::windows::io::AsSocket;
-        self.hold(stream.as_socket().try_clone_to_owned()?.into())
-    }
-
-    fn hold(&self, copy: TcpStream) -> io::Result<()> {
+    fn keep(&self, stream: &TcpStream) -> io::Result<()> {
+        let copy = SockRef::from(stream).try_clone()?;
         match &mut *self.lock() {
             Handle::Cut => Err(io::Error::from(io::ErrorKind::TimedOut)),
             handle => {

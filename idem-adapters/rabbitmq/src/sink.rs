@@ -1,31 +1,30 @@
 //! An exchange as a sink.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{self, Arc, MutexGuard, PoisonError};
 
-use idem_core::{Error, Sink, SinkError, StagedMessage};
+use idem_core::{Error, Sink, SinkConnection, SinkError, StagedMessage};
 use lapin::types::ShortString;
 use tokio::sync::Mutex;
 
-use crate::bare::{Answer, End, Publisher};
+use crate::bare::{Answer, Bare, End, Publisher};
 use crate::config::Config;
 use crate::message::{Target, encode};
-use crate::publishing::Publishing;
 use crate::refusal::Refusal;
-use crate::suspects::Suspects;
 
 /// An exchange, to which a relay publishes the messages of an outbox: see [`RabbitMq::exchange`](crate::RabbitMq::exchange).
 pub struct Exchange {
     config: Arc<Config>,
     name: String,
     cloud_events: Option<String>,
-    publishing: Publishing,
+    publishing: SinkConnection<Publisher>,
     /// The size of the largest message, once the server has refused a larger one.
     limit: AtomicUsize,
     suspects: Suspects,
     /// The connection of the suspects, of which one at a time is under way. Other messages do not wait for them.
-    apart: Publishing,
+    apart: SinkConnection<Publisher>,
     single: Mutex<()>,
 }
 
@@ -35,10 +34,10 @@ impl Exchange {
             config,
             name,
             cloud_events: None,
-            publishing: Publishing::default(),
+            publishing: SinkConnection::new(Publisher::is_live),
             limit: AtomicUsize::new(usize::MAX),
             suspects: Suspects::default(),
-            apart: Publishing::default(),
+            apart: SinkConnection::new(Publisher::is_live),
             single: Mutex::default(),
         }
     }
@@ -50,6 +49,15 @@ impl Exchange {
     pub fn cloud_events(mut self, source: impl Into<String>) -> Self {
         self.cloud_events = Some(source.into());
         self
+    }
+
+    /// Opens a connection in place of one that has ended. Its host is left, unless it has only refused a message.
+    fn connect(&self, ended: Option<Arc<Publisher>>) -> impl Future<Output = Result<Publisher, Error>> + Send + use<> {
+        if let Some(ended) = ended.filter(|ended| !ended.was_refused()) {
+            self.config.first.leave(ended.host);
+        }
+        let (config, exchange) = (Arc::clone(&self.config), self.name.clone());
+        async move { Bare::publish(&config, &exchange).await }
     }
 
     /// Refuses a message that is known to be too large.
@@ -77,7 +85,7 @@ impl Exchange {
                 "{answer}. Check that the exchange exists, is not internal, and that the user has the permission `write` on it; else \
                  see the server's log"
             )),
-            Refusal::TooLarge { limit, .. } => {
+            Refusal::TooLarge { limit } => {
                 self.limit.fetch_min(limit, SeqCst);
                 self.check_size(message).err().unwrap_or_else(|| SinkError::broker(answer))
             }
@@ -146,37 +154,61 @@ impl Sink for Exchange {
         if self.cloud_events.as_deref() == Some("") {
             return Err(SinkError::message("the source given to .cloud_events(..) is empty: CloudEvents need one"));
         }
-        match self.publishing.open(&self.config, &self.name).await {
-            Ok(_) => Ok(()),
-            Err(error @ Error::Config(_)) => Err(SinkError::message(error)),
-            Err(error) => Err(SinkError::broker(error)),
-        }
+        self.publishing.open(|ended| self.connect(ended)).await?;
+        Ok(())
     }
 
     async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
         self.check_size(message)?;
         if !self.suspects.has(message) {
-            let publisher = self.publishing.get(&self.config, &self.name).await?;
+            let publisher = self.publishing.get(|ended| self.connect(ended)).await?;
             return self.send(&publisher, message).await;
         }
         let _single = self.single.lock().await;
-        let publisher = self.apart.idle(&self.config, &self.name).await?;
+        let publisher = self.apart.get(|ended| self.connect(ended)).await?;
         self.send(&publisher, message).await
     }
 
-    /// Gives up after 5 seconds without an answer.
+    /// What is unconfirmed is answered with an error. Gives up after 5 seconds without an answer.
     async fn close(&self) {
-        self.publishing.close().await;
-        self.apart.close().await;
+        for publisher in [self.publishing.take().await, self.apart.take().await].into_iter().flatten() {
+            publisher.close().await;
+        }
     }
 }
 
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exchange")
-            .field("name", &self.name)
-            .field("config", &self.config)
-            .field("cloud_events", &self.cloud_events)
-            .finish_non_exhaustive()
+        f.debug_struct("Exchange").field("name", &self.name).field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// How many messages are remembered. Further ones replace all: each is found again when the server refuses it again.
+const MOST: usize = 10_000;
+
+/// The messages that were unconfirmed when the server closed a channel because of one of them, and did not say which.
+/// Each is published by itself, until it is answered.
+#[derive(Default)]
+struct Suspects(sync::Mutex<HashSet<u128>>);
+
+impl Suspects {
+    fn add(&self, message: &StagedMessage) {
+        let mut ids = self.lock();
+        if ids.len() >= MOST {
+            ids.clear();
+        }
+        ids.insert(message.id().as_u128());
+    }
+
+    fn has(&self, message: &StagedMessage) -> bool {
+        self.lock().contains(&message.id().as_u128())
+    }
+
+    fn remove(&self, message: &StagedMessage) {
+        self.lock().remove(&message.id().as_u128());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<u128>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

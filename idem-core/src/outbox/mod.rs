@@ -12,9 +12,11 @@
 //! | `bell` | wakes the relays of the same process |
 //! | `unread` | outboxes that no relay looks at |
 //! | `sink` | the interface to brokers, to which a relay publishes |
+//! | `connection` | the connection that all calls of a sink share |
 
 mod bell;
 mod cloud_event;
+mod connection;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) mod envelope;
 mod handle;
@@ -26,6 +28,7 @@ mod store_outbox;
 mod unread;
 
 pub use bell::Bell;
+pub use connection::SinkConnection;
 pub use handle::{Outbox, Staging};
 pub(crate) use outgoing::Ids;
 pub use outgoing::Outgoing;

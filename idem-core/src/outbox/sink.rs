@@ -1,6 +1,6 @@
 //! The interface to brokers, to which a relay publishes.
 
-use crate::BoxError;
+use crate::{BoxError, Error};
 
 use super::StagedMessage;
 
@@ -120,5 +120,15 @@ impl SinkError {
     /// Creates a [`SinkError::Broker`].
     pub fn broker(error: impl Into<BoxError>) -> Self {
         Self::Broker(error.into())
+    }
+}
+
+/// For [`Sink::open`]: a wrong configuration ends the start of the relay, and everything else passes.
+impl From<Error> for SinkError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Config(_) => Self::message(error),
+            _ => Self::broker(error),
+        }
     }
 }

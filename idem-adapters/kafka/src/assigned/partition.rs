@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::assignment::Assignment;
 use crate::buffer::Buffer;
+use crate::partition::Assignment;
 use crate::stall::Stall;
 use crate::tracker::Tracker;
 

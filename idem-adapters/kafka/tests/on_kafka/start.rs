@@ -92,7 +92,6 @@ async fn invalid_options_are_refused_before_the_group_is_joined() {
     let queue = subscribe_options(1).with_order(DeliveryOrder::Queue);
     let cases = [
         (world.topic().await, queue, "DeliveryOrder::Partition"),
-        (world.topic().await, subscribe_options(0), "set it to at least 1"),
         (world.topic().await.window(0), subscribe_options(1), ".window("),
         (world.topic().await.group(""), subscribe_options(1), "must not be empty"),
     ];

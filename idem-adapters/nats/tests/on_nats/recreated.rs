@@ -1,9 +1,8 @@
 //! Streams that were deleted and recreated: they number their messages from 1 again, and so do their consumers.
 
-use crate::common::{LONG, SHORT, World, loss, next, nothing_for, subscribe_options};
+use crate::common::{SHORT, World, loss, next, subscribe_options};
 use idem_conformance::Proxy;
 use idem_core::{Acker, Settled, Source};
-use tokio::time::timeout;
 
 #[tokio::test]
 async fn an_ack_of_before_settles_no_message_of_a_stream_that_was_recreated() {
@@ -20,62 +19,6 @@ async fn an_ack_of_before_settles_no_message_of_a_stream_that_was_recreated() {
     let (delivery, _new) = next(&mut stream).await;
     assert_eq!(delivery.payload(), "b");
     assert_eq!(world.info().await.num_ack_pending, 1);
-}
-
-/// The first worker has no room, so no pull of it waits, and nothing tells it that the stream is another one. The second
-/// belongs to a service that has run before, as the first does.
-#[tokio::test]
-async fn an_ack_soon_after_the_stream_was_recreated_settles_nothing_there() {
-    for (after, confirmed) in [(SHORT / 4, true), (SHORT * 3 / 2, false)] {
-        let Some(world) = World::new().await else { return };
-        world.publish("a").await;
-        let mut stream = world.open(1).await;
-        let (_, old) = next(&mut stream).await;
-        world.delete().await;
-        world.make(|_| {}).await;
-        world.publish("b").await;
-        let mut other = world.source().await;
-        other.subscribe(subscribe_options(1).with_history(true)).await.unwrap();
-        // The duration itself is tested: soon after the last check an ack is sent without another, and must find nothing.
-        nothing_for(&mut other, after).await;
-        let late = old.ack().await;
-        assert!(confirmed || late.is_err(), "after {after:?}: {late:?}");
-        // One of the two has received it by now.
-        world.until(0, 1).await;
-    }
-}
-
-/// Its pull reaches the new consumer before anything has told it of that.
-#[tokio::test]
-async fn an_ack_after_a_delivery_of_a_stream_that_was_recreated_settles_nothing_there() {
-    let Some(world) = World::new().await else { return };
-    for payload in ["a", "b"] {
-        world.publish(payload).await;
-    }
-    // An ack makes room at once, whatever it settles.
-    let mut stream = world.source().await.unconfirmed_acks();
-    stream.subscribe(subscribe_options(2)).await.unwrap();
-    let (first, second) = (next(&mut stream).await.1, next(&mut stream).await.1);
-    world.delete().await;
-    world.make(|_| {}).await;
-    world.consumer(|_| {}).await;
-    if first.ack().await.is_err() {
-        // The machine was too slow: the ack has found out by itself.
-        return;
-    }
-    // The server may process the pull that follows before the ack, which would then settle a message that is there.
-    world.until_pulled().await;
-    world.publish("c").await;
-    world.until(0, 1).await;
-    // The next one has the number of the other delivery.
-    world.publish("d").await;
-    assert_eq!(world.steal().await.payload, "d");
-    let late = tokio::spawn(second.ack());
-    let noticed = timeout(LONG, async { while stream.next().await.is_ok() {} }).await;
-    noticed.expect("the loss was not noticed");
-    stream.subscribe(subscribe_options(2)).await.unwrap();
-    assert_eq!(late.await.unwrap().unwrap(), Settled::Stale);
-    assert_eq!(world.info().await.num_ack_pending, 2);
 }
 
 /// The source no longer lists a delivery that was superseded.

@@ -66,13 +66,6 @@ async fn a_queues_order_needs_a_consumer_that_hands_out_one_at_a_time() {
 }
 
 #[tokio::test]
-async fn no_room_at_all_is_refused() {
-    let Some(world) = World::new().await else { return };
-    let error = refusal(world.source().await, subscribe_options(0)).await;
-    assert!(error.contains("set it to at least 1"), "{error}");
-}
-
-#[tokio::test]
 async fn a_new_consumer_begins_where_it_was_told_to() {
     let Some(world) = World::new().await else { return };
     for n in 1..=3 {

@@ -13,13 +13,11 @@ use lapin::options::QueueDeclareOptions;
 use lapin::types::{FieldTable, ShortString};
 use tokio::time::timeout;
 
-use super::frames::unexpected;
+use super::frames::{CHANNEL, unexpected};
 use super::login::{Bare, answered};
 
 /// The time limit for an answer. A queue may be unavailable until a leader is elected.
 const ANSWER: Duration = Duration::from_secs(60);
-
-const CHANNEL: u16 = 1;
 
 impl Bare {
     /// Declares a queue. After an error answered by the server, the connection can still be used.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use amq_protocol::auth::Credentials;
 use amq_protocol::protocol::connection::{AMQPMethod, Close, Open, StartOk, TuneOk};
-use amq_protocol::protocol::{AMQPClass, AMQPError, basic, channel, confirm, exchange, parse_class};
+use amq_protocol::protocol::{AMQPClass, AMQPError, channel, confirm, exchange, parse_class};
 use futures_util::AsyncWriteExt;
 use idem_core::Error;
 use lapin::ErrorKind;
@@ -14,12 +14,11 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::{AMQPScheme, AMQPUri};
 use tokio::time::timeout;
 
-use crate::attempts::{Attempt, Attempts};
+use crate::attempts;
 use crate::config::Config;
 use crate::error;
 
-use super::consumer::{CHANNEL, CONSUMER, Consumer};
-use super::frames::{self, Duplex, unexpected};
+use super::frames::{self, CHANNEL, Duplex, unexpected};
 use super::publisher::Publisher;
 
 /// The time limits from the first packet to the end of the login, and for the close.
@@ -29,9 +28,10 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// The size of the largest frame if the server has no limit: RabbitMQ's default.
 const FRAME_MAX: u32 = 131_072;
 
-/// A logged-in connection. It sends no heartbeats until it has a consumer, so it must be short-lived until then.
+/// A logged-in connection. It sends no heartbeats, and asks for none, unless it publishes. While it keeps messages, the
+/// server's consumer timeout ends it if it is lost.
 pub(crate) struct Bare {
-    stream: Box<dyn Duplex>,
+    pub(super) stream: Box<dyn Duplex>,
     /// The index of the host that it is connected to.
     pub(crate) host: usize,
     /// As the server reports it, for example `4.0.5`.
@@ -46,18 +46,6 @@ impl Bare {
         Self::open_with(config, "connect", 0).await
     }
 
-    /// Connects and subscribes to a queue, with one message at a time.
-    pub(crate) async fn consume(config: &Config, queue: &str, arguments: FieldTable) -> Result<Consumer, Error> {
-        let heartbeat = config.uri.query.heartbeat.unwrap_or_default();
-        let mut bare = Self::open_with(config, queue, heartbeat).await?;
-        let subscribed = timeout(CONNECT, bare.subscribe(queue, arguments)).await.unwrap_or_else(|_| Err(silent()));
-        subscribed.map_err(|source| {
-            error::broker(format!("cannot subscribe to queue `{queue}` on {}", config.address), source)
-        })?;
-        let heartbeat = (heartbeat > 0).then(|| Duration::from_secs(heartbeat.into()));
-        Ok(Consumer::new(bare.stream, heartbeat))
-    }
-
     /// Connects, and opens a channel in confirm mode. Checks that the exchange exists; the default one, whose name is
     /// empty, always does.
     pub(crate) async fn publish(config: &Config, exchange: &str) -> Result<Publisher, Error> {
@@ -70,18 +58,12 @@ impl Bare {
     }
 
     async fn open_with(config: &Config, purpose: &str, heartbeat: u16) -> Result<Self, Error> {
-        let mut attempts = Attempts::new(config).await?;
-        while let Some(Attempt { uri, host }) = attempts.next() {
-            let login = Self::login(config, uri, purpose, heartbeat);
-            match timeout(CONNECT, login).await.unwrap_or_else(|_| Err(silent())) {
-                Ok(bare) => {
-                    attempts.works(host);
-                    return Ok(Self { host, ..bare });
-                }
-                Err(error) => attempts.failed(host, answered(error)),
-            }
-        }
-        Err(attempts.error())
+        let login = |uri| async move {
+            let login = timeout(CONNECT, Self::login(config, uri, purpose, heartbeat)).await;
+            login.unwrap_or_else(|_| Err(silent())).map_err(answered)
+        };
+        let (bare, host, _) = attempts::connect(config, login).await?;
+        Ok(Self { host, ..bare })
     }
 
     /// Returns the major version of the server; `None` if it reports none.
@@ -100,8 +82,12 @@ impl Bare {
         .await;
     }
 
+    pub(super) fn on(stream: Box<dyn Duplex>) -> Self {
+        Self { stream, host: 0, version: String::new(), frame_max: 0 }
+    }
+
     async fn login(config: &Config, uri: AMQPUri, purpose: &str, heartbeat: u16) -> io::Result<Self> {
-        let mut bare = Self { stream: dial(config, &uri).await?, host: 0, version: String::new(), frame_max: 0 };
+        let mut bare = Self::on(dial(config, &uri).await?);
         bare.stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
         bare.stream.flush().await?;
         let AMQPClass::Connection(AMQPMethod::Start(start)) = bare.method().await? else { return Err(unexpected()) };
@@ -128,28 +114,6 @@ impl Bare {
             AMQPClass::Connection(AMQPMethod::OpenOk(_)) => Ok(bare),
             _ => Err(unexpected()),
         }
-    }
-
-    /// Opens a channel with one consumer and a prefetch of 1.
-    async fn subscribe(&mut self, queue: &str, arguments: FieldTable) -> io::Result<()> {
-        use basic::AMQPMethod::{Consume, ConsumeOk, Qos, QosOk};
-        self.send(CHANNEL, AMQPClass::Channel(channel::AMQPMethod::Open(channel::Open {}))).await?;
-        let AMQPClass::Channel(channel::AMQPMethod::OpenOk(_)) = self.method().await? else { return Err(unexpected()) };
-        let one = basic::Qos { prefetch_count: 1, global: false };
-        self.send(CHANNEL, AMQPClass::Basic(Qos(one))).await?;
-        let AMQPClass::Basic(QosOk(_)) = self.method().await? else { return Err(unexpected()) };
-        let consume = basic::Consume {
-            queue: queue.into(),
-            consumer_tag: CONSUMER.into(),
-            no_local: false,
-            no_ack: false,
-            exclusive: false,
-            nowait: false,
-            arguments,
-        };
-        self.send(CHANNEL, AMQPClass::Basic(Consume(consume))).await?;
-        let AMQPClass::Basic(ConsumeOk(_)) = self.method().await? else { return Err(unexpected()) };
-        Ok(())
     }
 
     /// Opens a channel in confirm mode, after a look at the exchange.

@@ -16,9 +16,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::confirms;
-use super::end::End;
 use super::frames::Duplex;
-use super::outstanding::{Answer, Unconfirmed, Waiting};
+use super::outstanding::{Answer, End, Unconfirmed, Waiting};
 use super::writes::{self, Write};
 
 /// The time limit for a close.
@@ -66,11 +65,6 @@ impl Publisher {
     /// Reports whether the connection is open.
     pub(crate) fn is_live(&self) -> bool {
         self.state.end.get().is_none()
-    }
-
-    /// Reports whether no message is unconfirmed, those of dropped calls included.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.state.unconfirmed.lock().count() == 0
     }
 
     /// Reports whether the server has ended the channel because of a message or of the exchange. The host works.
@@ -216,7 +210,7 @@ mod tests {
         let close = Close { reply_code: 406, reply_text: "no".into(), class_id: 60, method_id: 40 };
         let close = method(CHANNEL, &AMQPClass::Channel(AMQPMethod::Close(close))).unwrap();
         let refusing = async {
-            while publisher.is_idle() {
+            while publisher.state.unconfirmed.lock().count() == 0 {
                 tokio::task::yield_now().await;
             }
             say.send(close).unwrap();

@@ -152,16 +152,6 @@ impl World {
         }
     }
 
-    /// Waits until a pull waits at the consumer.
-    pub(crate) async fn until_pulled(&self) {
-        let pulled = async {
-            while self.info().await.num_waiting == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(LONG, pulled).await.expect("no pull came");
-    }
-
     pub(crate) async fn delete_consumer(&self) {
         self.jetstream.delete_consumer_from_stream("billing", &self.stream).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! The delivery limit of a queue: how often it delivers a message before it drops it.
+//! Arguments by which a queue drops messages that were never processed. Policies can set the same limits, and cannot be seen.
 //!
 //! Since RabbitMQ 4.0, a quorum queue without its own limit has a limit of 20 returns. After that it drops the message
 //! without a log line, or dead-letters it. The end of a connection counts as a return of everything prefetched. On 4.0
@@ -11,7 +11,6 @@ use lapin::types::{AMQPValue, FieldTable};
 use crate::address::Address;
 use crate::bare::Bare;
 use crate::config::Config;
-use crate::error::refused;
 
 pub(crate) const ARGUMENT: &str = "x-delivery-limit";
 
@@ -25,9 +24,10 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Reads the version from this connection: the server may have been upgraded since the last one.
-    pub(crate) fn of(bare: &Bare, config: &Config) -> Self {
-        Self { major: bare.major(), by_policy: config.limit_by_policy }
+    /// Reads the version from this connection: the server may have been upgraded since the last one. `unlimited` is what the
+    /// caller states of the queue.
+    pub(crate) fn of(bare: &Bare, config: &Config, unlimited: bool) -> Self {
+        Self { major: bare.major(), by_policy: config.limit_by_policy || unlimited }
     }
 
     /// Reports whether a queue without the argument has a limit.
@@ -45,7 +45,7 @@ impl Limits {
         if !self.is_limited() || self.by_policy {
             return Ok(());
         }
-        Err(refused(format!(
+        Err(Error::Config(format!(
             "the delivery limit of queue `{name}` on {address} cannot be read without the permission `configure`, and RabbitMQ 4 \
              drops each message of a queue without x-delivery-limit=-1 at its 21st return, which lost connections count as: \
              declare the queue with that argument, or lift the limit by a policy (rabbitmqctl set_policy no-limit '^{name}$' \
@@ -61,7 +61,7 @@ impl Limits {
                 Some(limit) if limit < 0 && self.is_limited() => Ok(()),
                 _ => Err(limited(name, address, &text(limit))),
             },
-            None if self.is_limited() && !self.by_policy => Err(refused(format!(
+            None if self.is_limited() && !self.by_policy => Err(Error::Config(format!(
                 "queue `{name}` on {address} has no delivery limit of its own, and RabbitMQ 4 then drops each message at its \
                  21st return, which lost connections count as: lift the limit by a policy (rabbitmqctl set_policy no-limit \
                  '^{name}$' '{{\"delivery-limit\": 1000000000}}' --apply-to quorum_queues) and say so by \
@@ -74,7 +74,7 @@ impl Limits {
 
 /// Returns the error for a queue whose limit is an argument, which no policy lifts.
 pub(crate) fn limited(name: &str, address: &Address, limit: &str) -> Error {
-    refused(format!(
+    Error::Config(format!(
         "queue `{name}` on {address} has x-delivery-limit={limit}, so that RabbitMQ drops messages that never ran: lost \
          connections count as deliveries. A queue's arguments cannot be changed, and no policy lifts their limit: declare a \
          queue with another name without it (from RabbitMQ 4.0 on with x-delivery-limit=-1), give it the bindings of \
@@ -90,8 +90,46 @@ fn integer(value: &AMQPValue) -> Option<i64> {
     }
 }
 
-pub(crate) fn text(value: &AMQPValue) -> String {
+fn text(value: &AMQPValue) -> String {
     integer(value).map_or_else(|| "something else than a number".to_owned(), |limit| limit.to_string())
+}
+
+const EXPIRES: &str = "x-expires";
+const TTL: &str = "x-message-ttl";
+
+/// Reports whether the server may delete a message that a worker gives back before it is delivered again.
+pub(crate) fn deletes_returned(arguments: &FieldTable) -> bool {
+    [EXPIRES, TTL].iter().any(|argument| arguments.inner().contains_key(*argument))
+}
+
+/// Refuses a queue with these arguments.
+pub(crate) fn check_unprocessed(name: &str, address: &Address, arguments: &FieldTable) -> Result<(), Error> {
+    let Some((argument, effect)) = found(arguments) else { return Ok(()) };
+    let value = arguments.inner().get(argument).map(text).unwrap_or_default();
+    Err(Error::Config(format!(
+        "queue `{name}` on {address} has {argument}={value}: RabbitMQ {effect}, also if it was never processed, as in an outage \
+         of the database (or moves it, if the queue has a dead-letter exchange). A queue's arguments cannot be changed: declare a queue with another name and without that, give it \
+         the bindings of `{name}`, and move the remaining messages to it; or, if such messages may be lost, accept that by \
+         .may_delete_unprocessed()"
+    )))
+}
+
+fn found(arguments: &FieldTable) -> Option<(&'static str, &'static str)> {
+    let refuses = matches!(
+        arguments.inner().get("x-overflow"),
+        Some(AMQPValue::LongString(overflow)) if overflow.as_bytes().starts_with(b"reject-publish")
+    );
+    let drops =
+        "drops the oldest message when the queue is full (with x-overflow=reject-publish it would refuse the newest)";
+    [
+        (EXPIRES, "deletes the queue with its messages when it has had no consumer for so many milliseconds", true),
+        (TTL, "drops each message that has waited for so many milliseconds", true),
+        ("x-max-length", drops, !refuses),
+        ("x-max-length-bytes", drops, !refuses),
+    ]
+    .into_iter()
+    .find(|(argument, _, deletes)| *deletes && arguments.inner().contains_key(*argument))
+    .map(|(argument, effect, _)| (argument, effect))
 }
 
 #[cfg(test)]
