@@ -10,7 +10,6 @@
 //! | `suspects` | waits until other work has ended, and then fetches suspects and runs them |
 //! | `readmit` | replayed rows that have no key |
 //! | `parked` | rows that wait here: for their codec, or for the record of their failure |
-//! | `storing`, `stored` | collects deliveries to be stored, and stores a batch of them |
 //! | `operator` | list, replay, discard |
 
 mod looks;
@@ -22,8 +21,6 @@ mod result;
 mod row;
 mod rows;
 mod runner;
-mod stored;
-mod storing;
 mod suspects;
 mod taker;
 
@@ -32,4 +29,3 @@ pub use operator::Inbox;
 pub(crate) use operator::read_row;
 pub(crate) use parked::ParkedRows;
 pub(crate) use runner::run;
-pub(crate) use storing::store;

@@ -1,4 +1,6 @@
-//! Which deliveries of a batch run together.
+//! Which deliveries of a batch run, or are stored, together.
+
+use tracing::Span;
 
 use crate::park::Carried;
 use crate::routes::Route;
@@ -6,54 +8,66 @@ use crate::run::Work;
 use crate::runtime::{KeyTicket, Pipeline};
 use crate::{Delivery, Store};
 
-/// The deliveries of a batch that run together.
+/// The deliveries of a batch that run, or are stored, together. Both are in claim order: two transactions that claim in the
+/// same order cannot deadlock.
 pub(super) struct Admitted<'a, S: Store> {
-    /// In claim order: two transactions that claim in the same order cannot deadlock.
     pub(super) works: Vec<Work<'a, S>>,
-    /// The indices of their duplicates in the batch, each with that of its first, whose result is its own.
+    /// The indices in the batch of the duplicates of those that run, each with that of its first, whose result is its own.
     pub(super) copies: Vec<(usize, usize)>,
-    /// Keep out other deliveries of the keys in this process while the batch runs.
-    _keys: Vec<KeyTicket>,
+    /// Those that are stored, without their messages. Duplicates and conflicts are among them.
+    pub(super) stored: Vec<Work<'a, S>>,
+    /// Keep out other deliveries of the keys in this process while the batch is in progress.
+    pub(super) _keys: Vec<KeyTicket>,
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Returns the deliveries that can run together. All others are processed alone: the unfit, the redelivered, those that the
-    /// database has refused or held up before, those whose failure is not recorded yet, those of natural handlers that stage
-    /// messages, those that several handlers take, those whose key is in flight elsewhere in this process, and a different
-    /// message under a key of the batch.
-    pub(super) fn admit<'a>(&'a self, batch: &[(&'a Delivery, &mut Carried)]) -> Admitted<'a, S> {
-        let fits = |(delivery, carried): &(&Delivery, &mut Carried)| {
-            let is_first = !delivery.redelivered() && carried.tries == 0 && carried.charge.is_none();
-            is_first && !self.routes.are_several(delivery)
-        };
-        let fit = batch.iter().enumerate().filter(|&(_, arrived)| fits(arrived));
-        let fit = fit.filter_map(|(at, &(delivery, _))| Some(Work { at, ..self.decode(delivery).ok()? }));
-        // Those of a handler that makes an external call are stored first.
-        let mut fit: Vec<_> = fit.filter(|work| work.route.external.is_none() && may_share(work.route)).collect();
-        // The sort is stable: the first of a key is the one that arrived first.
-        fit.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
-        let (mut works, mut copies) = (Vec::<Work<'_, S>>::with_capacity(fit.len()), Vec::new());
-        for work in fit {
-            match works.last().filter(|first| first.identity.place() == work.identity.place()) {
-                Some(first) if first.identity.is_copy(work.identity.fingerprint) => copies.push((work.at, first.at)),
-                Some(_) => {}
-                None => works.push(work),
+    /// Returns the deliveries that can run or be stored together, and remembers their keys. All others are processed alone: the
+    /// unfit, those that the database has refused or held up before, those whose failure is not recorded yet, those that several
+    /// handlers take, and those whose key is in flight elsewhere in this process. Of those that run, also those of natural
+    /// handlers that stage messages, and a different message under a key of the batch.
+    ///
+    /// `spans`: one for each delivery.
+    pub(super) fn admit<'a, 'd: 'a>(
+        &'a self,
+        batch: &mut [(&'d Delivery, &mut Carried)],
+        spans: &[Span],
+    ) -> Admitted<'a, S> {
+        let mut fit = Vec::with_capacity(batch.len());
+        for (at, &mut (delivery, ref mut carried)) in batch.iter_mut().enumerate() {
+            let fits = carried.tries == 0 && carried.charge.is_none() && !self.routes.are_several(delivery);
+            if fits && let Ok(work) = spans[at].in_scope(|| self.decode(delivery)) {
+                carried.key = Some(work.identity.key.clone());
+                fit.push(Work { at, ..work });
             }
         }
-        let mut keys = Vec::with_capacity(works.len());
-        works.retain(|first| {
-            let key = (first.identity.handler, &first.identity.key);
-            let of_first = copies.iter().filter(|(_, of)| *of == first.at).map(|(copy, _)| *copy);
-            // A delivery that waited for the key holds its place beyond the batch, in case it then has to run alone.
-            if of_first.chain([first.at]).any(|at| batch[at].1.keys.contain(&self.key_locks, key)) {
-                return true;
-            }
-            let place = self.key_locks.first_place(key);
-            let is_first = place.is_some();
+        // The sort is stable: the first of a key is the one that arrived first.
+        fit.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
+        let (mut keys, mut may_go) = (Vec::with_capacity(fit.len()), Vec::with_capacity(fit.len()));
+        for group in fit.chunk_by(|one, next| one.identity.place() == next.identity.place()) {
+            let key = (group[0].identity.handler, &group[0].identity.key);
+            // A delivery that waited for the key holds its place beyond the batch, in case it then has to run alone. With
+            // `.inbox()` there are no lanes, so none of the key runs.
+            let is_free =
+                self.settings.inbox || group.iter().any(|work| batch[work.at].1.keys.contain(&self.key_locks, key));
+            let place = if is_free { None } else { self.key_locks.first_place(key) };
+            may_go.extend(group.iter().map(|_| is_free || place.is_some()));
             keys.extend(place);
-            is_first
-        });
-        Admitted { works, copies, _keys: keys }
+        }
+        let (mut works, mut copies, mut stored) =
+            (Vec::<Work<'_, S>>::with_capacity(fit.len()), Vec::new(), Vec::new());
+        for (work, _) in fit.into_iter().zip(may_go).filter(|(_, may_go)| *may_go) {
+            // The row is the intent of its external call.
+            if self.stores_first(work.delivery) || work.route.external.is_some() {
+                stored.push(Work { job: None, ..work });
+                continue;
+            }
+            match works.last().filter(|first| first.identity.place() == work.identity.place()) {
+                Some(first) if first.identity.is_copy(work.identity.fingerprint) => copies.push((work.at, first.at)),
+                None if may_share(work.route) => works.push(work),
+                _ => {}
+            }
+        }
+        Admitted { works, copies, stored, _keys: keys }
     }
 }
 

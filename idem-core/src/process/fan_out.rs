@@ -1,10 +1,13 @@
 //! Deliveries that several handlers take.
 
+use std::time::Duration;
+
 use tokio::sync::Semaphore;
 
-use crate::runtime::{Ended, KeyTickets, Pipeline, Wait};
+use crate::park::Carried;
+use crate::runtime::{Ended, Pipeline, Wait};
 use crate::take_over::Shared;
-use crate::{Acker, Delivery, Store};
+use crate::{Delivery, Outcome, Store};
 
 impl<S: Store> Pipeline<S> {
     /// Stores a delivery for each of its handlers. None of them runs it directly: if one failed, the delivery could
@@ -12,12 +15,7 @@ impl<S: Store> Pipeline<S> {
     ///
     /// If the codec of one of them has to prepare first, stores it for those whose keys are known, and leaves it to the
     /// preparation. Without its key there is no telling two messages apart, so it must not be stored for that one.
-    pub(super) async fn fan_out(
-        &self,
-        room: Option<&Semaphore>,
-        delivery: &Delivery,
-        keys: &mut KeyTickets,
-    ) -> Result<Shared, Ended> {
+    pub(super) async fn fan_out(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Ended {
         let routes: Vec<_> = self.routes.takers(delivery).collect();
         let beside = self.suspect_lock.direct().await;
         let (mut entries, is_unprepared) = self.shares(delivery, &routes);
@@ -28,26 +26,20 @@ impl<S: Store> Pipeline<S> {
         }
         // In claim order, like a batch, so that no two deliveries wait for each other.
         let known = entries.iter().filter(|entry| entry.identity.has_key());
-        if !keys.take(&self.key_locks, known.map(|entry| (entry.identity.handler, &entry.identity.key))) {
-            return Err(Ended::Park(Wait::Key));
+        if !carried.keys.take(&self.key_locks, known.map(|entry| (entry.identity.handler, &entry.identity.key))) {
+            return Ended::Park(Wait::Key);
         }
         if entries.is_empty() {
-            return Err(Ended::Park(Wait::Codec));
+            return Ended::Park(Wait::Codec);
         }
         let _room = self.room(room, delivery).await;
-        let shared = self.store_shared(&entries).await?;
-        if is_unprepared { Err(Ended::Park(Wait::Codec)) } else { Ok(shared) }
-    }
-
-    /// Settles a delivery that is stored for each of its handlers, and reports the outcome of each.
-    pub(super) async fn settle_shared<A: Acker>(&self, mut acker: A, delivery: &Delivery, shared: &Shared) {
-        if shared.is_new {
-            acker.stored();
-        }
-        shared.outcomes.iter().for_each(|(_, outcome)| self.brake.fit(outcome));
-        self.settle(acker).await;
-        for (identity, outcome) in &shared.outcomes {
-            self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, outcome);
+        match self.store_shared(&entries).await {
+            Ok(_) if is_unprepared => Ended::Park(Wait::Codec),
+            Ok(Shared { outcomes, is_new }) => {
+                carried.shares = outcomes;
+                Ended::Done(if is_new { Outcome::scheduled(0, Duration::ZERO) } else { Outcome::Duplicate })
+            }
+            Err(ended) => ended,
         }
     }
 }

@@ -131,12 +131,6 @@ impl Wait {
     pub(crate) fn row(identity: Identity, outcome: Outcome) -> Self {
         Self::Row(Box::new(InRow { identity, outcome, span: Span::current() }))
     }
-
-    /// Whether it concerns all messages alike, as far as is known after this many tries in a row. If there was no answer once,
-    /// the connection was lost; if there is none again, one message may be the one that takes too long.
-    pub(crate) fn is_common(&self, tries: usize) -> bool {
-        matches!(self, Self::Free) || (matches!(self, Self::Answer) && tries == 0)
-    }
 }
 
 impl From<NoJob> for Ended {

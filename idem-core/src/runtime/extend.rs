@@ -11,7 +11,7 @@ use crate::{Acker, BoxError};
 
 /// How often a lease is looked at while it lasts: an extension that is due after a third of it is then made before a
 /// half.
-const LOOKS: u32 = 6;
+pub(crate) const LOOKS: u32 = 6;
 
 /// Runs the work, and extends the delivery's lease, at once if that is due, until the work ends.
 pub(crate) async fn extended<A: Acker, T>(acker: &mut A, work: impl Future<Output = T>) -> T {

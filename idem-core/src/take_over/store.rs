@@ -23,58 +23,39 @@ impl<S: Store> Pipeline<S> {
         {
             return self.store_committed(entry, left_by).await;
         }
-        match self.store_delivery(slice::from_ref(entry)).await {
-            Ok(taken) => taken.first().map_or(Ended::Lost, |taken| Ended::Done(self.logged(entry, taken))),
-            Err(ended) => ended,
-        }
+        self.store_many(slice::from_ref(entry)).await.pop().unwrap_or(Ended::Lost)
     }
 
-    /// Does the same for each of several handlers, in one transaction: then each row runs independently.
+    /// Takes one delivery over for each of several handlers, in one transaction: then each row runs independently.
     ///
     /// # Errors
     /// Nothing is written. `Lost`: the row that the entries replace is another process's now.
     pub(crate) async fn store_shared(&self, entries: &[Entry<'_>]) -> Result<Shared, Ended> {
-        let taken = self.store_delivery(entries).await?;
+        let taken = self.store_together(entries).await?;
         Ok(self.shared(entries, &taken))
     }
 
-    /// Takes one delivery over, unless no handler can be called for it while the brake holds such deliveries.
-    async fn store_delivery(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Ended> {
-        let unfit = unfit(entries);
-        if unfit.is_some_and(|(reason, _)| self.brake.holds(reason)) {
-            return Err(Ended::Park(Wait::Free));
-        }
-        let taken = self.store_together(entries).await?;
-        if let Some((reason, error)) = unfit {
-            self.brake.unfit(reason, error);
-        }
-        Ok(taken)
-    }
-
-    /// Takes several deliveries over in one transaction, each for one handler, in claim order. None of them is unfit.
-    /// Returns what became of each. `holds`: how often they were held before.
+    /// Takes several deliveries over in one transaction, each for one handler, in claim order. Returns what became of each.
     ///
-    /// If a claim is held up, or the database refuses a message or repeatedly does not answer, they are halved until the
-    /// message at fault is alone. Those that are not tried any more in an outage, or because the worker drains, are held.
-    pub(crate) async fn store_many(&self, entries: &[Entry<'_>], holds: usize) -> Vec<Ended> {
+    /// If a claim is held up, or the database refuses a message, they are halved until the message at fault is alone. In an
+    /// outage, and once the worker drains, none that is left is tried. If there is no answer, one of them may be the message
+    /// that takes too long: each is tried alone after that, because it has been tried once.
+    pub(crate) async fn store_many(&self, entries: &[Entry<'_>]) -> Vec<Ended> {
         let (mut all, mut parts) = (Vec::with_capacity(entries.len()), vec![entries]);
-        let mut is_first = true;
         while let Some(part) = parts.pop() {
             let ends = self.draining.is_cancelled() || !self.outage.is_up();
-            let stored = match ends && !is_first {
+            let stored = match ends && part.len() < entries.len() {
                 true => Err(Ended::Park(Wait::Free)),
                 false => self.store_together(part).await,
             };
-            is_first = false;
             match stored {
                 Ok(taken) => {
                     let outcomes = part.iter().zip(&taken).map(|(entry, taken)| self.logged(entry, taken));
                     all.extend(outcomes.map(Ended::Done));
                 }
                 Err(ended) if part.len() == 1 => all.push(ended),
-                Err(Ended::Park(turn)) if turn.is_common(holds) => {
-                    all.extend(part.iter().map(|_| Ended::Park(Wait::Free)));
-                }
+                Err(Ended::Park(Wait::Free)) => all.extend(part.iter().map(|_| Ended::Park(Wait::Free))),
+                Err(Ended::Park(Wait::Answer)) => all.extend(part.iter().map(|_| Ended::Park(Wait::Answer))),
                 Err(_) => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
@@ -84,8 +65,13 @@ impl<S: Store> Pipeline<S> {
         all
     }
 
-    /// Takes messages over in one transaction. The error parks all of them.
+    /// Takes messages over in one transaction. The error parks all of them. A delivery for which no handler can be called waits
+    /// while the brake holds such deliveries.
     async fn store_together(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Ended> {
+        let unfit = unfit(entries);
+        if unfit.is_some_and(|(reason, _)| self.brake.holds(reason)) {
+            return Err(Ended::Park(Wait::Free));
+        }
         // The same one for all of them.
         let replaced = entries.iter().find_map(|entry| entry.replaces);
         // All connections may be in use for longer than its lease.
@@ -120,6 +106,9 @@ impl<S: Store> Pipeline<S> {
             |(entry, taken): (&Entry<'_>, &Taken)| taken.classified == Classified::New && entry.failure.next.is_ok();
         if entries.iter().zip(&taken).any(is_due) {
             self.wake_inbox();
+        }
+        if let Some((reason, error)) = unfit {
+            self.brake.unfit(reason, error);
         }
         Ok(taken)
     }

@@ -3,11 +3,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use async_channel::Sender;
 use tokio::time::timeout;
 
-use crate::park::{Arrival, Carried, Parked};
-use crate::runtime::{KeyTicket, LeasedAcker, Pipeline, Rate, Wait};
+use crate::park::Arrivals;
+use crate::runtime::{LeasedAcker, Pipeline, Rate};
 use crate::worker::leave;
 use crate::{Delivery, DeliveryOrder, Source, Store, SubscribeOptions};
 
@@ -99,47 +98,6 @@ async fn forward<S: Store, Src: Source>(
                 pipeline.outage.set_room(source.room());
             }
             Err(error) => return error,
-        }
-    }
-}
-
-/// The queues for received deliveries.
-pub(crate) struct Arrivals<A> {
-    /// Deliveries that can run.
-    pub(crate) lanes: Sender<Arrival<A>>,
-    /// Deliveries that cannot run now: those received here wait for their turn.
-    pub(crate) parked: Sender<Parked<A>>,
-    /// Redelivered messages, which must not wait for a free lane: a broker with a delivery limit would drop such a
-    /// message if this process ended often enough before that.
-    pub(crate) to_store: Sender<Arrival<A>>,
-}
-
-impl<A> Clone for Arrivals<A> {
-    fn clone(&self) -> Self {
-        Self { lanes: self.lanes.clone(), parked: self.parked.clone(), to_store: self.to_store.clone() }
-    }
-}
-
-impl<A> Arrivals<A> {
-    /// Closes all queues. Items already in them are still taken.
-    pub(super) fn close(&self) {
-        self.lanes.close();
-        self.parked.close();
-        self.to_store.close();
-    }
-
-    fn push(&self, delivery: Box<Delivery>, acker: A, place: Option<KeyTicket>) {
-        let must_wait = place.as_ref().is_some_and(|place| !place.is_first());
-        let stores_first = place.is_none() && delivery.redelivered();
-        let arrival = Arrival { delivery, acker, carried: Carried { order: place, ..Carried::default() } };
-        // What a drain has closed takes no more: the close of the source gives it back.
-        if must_wait {
-            // Also one that was redelivered: sources refuse queues with a delivery limit, so nothing drops it while it waits.
-            drop(self.parked.try_send(Parked { arrival, until: Wait::Order }));
-        } else if stores_first {
-            drop(self.to_store.try_send(arrival));
-        } else {
-            drop(self.lanes.try_send(arrival));
         }
     }
 }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use async_channel::{Receiver, unbounded};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::park::{self, Arrival, Parked};
+use crate::park::{self, Arrival, Arrivals, Parked};
 use crate::runtime::{LeasedAcker, Pipeline};
 use crate::store::ConnectionShare;
 use crate::{DeliveryOrder, Source, Store, SubscribeOptions};
 
-use super::receive::Arrivals;
 use super::start::Started;
 use super::{housekeeping, lane, outbox, receive};
 
@@ -68,17 +67,17 @@ fn work<S: Store, A: crate::Acker>(
 ) -> JoinSet<()> {
     let mut working = JoinSet::new();
     let settings = &pipeline.settings;
-    let Arrivals { lanes: to_lanes, parked: to_park, to_store } = queues.clone();
     if settings.inbox || stores_beside_lanes(pipeline) {
-        let to_park = to_park.clone();
-        spawn(&mut working, pipeline, "storing", |at| crate::inbox::store(at, stored, to_park));
+        let to_park = queues.parked.clone();
+        spawn(&mut working, pipeline, "storing", |at| lane::store(at, stored, to_park));
     }
     if !settings.inbox {
         for _ in 0..settings.concurrency {
-            working.spawn(lane::run(pipeline.clone(), lanes.clone(), to_park.clone()));
+            working.spawn(lane::run(pipeline.clone(), lanes.clone(), queues.parked.clone()));
         }
     }
-    spawn(&mut working, pipeline, "parked", |at| park::run(at, parked, to_lanes, to_store));
+    let queues = queues.clone();
+    spawn(&mut working, pipeline, "parked", |at| park::run(at, parked, queues));
     spawn(&mut working, pipeline, "inbox", crate::inbox::run);
     spawn(&mut working, pipeline, "calls", crate::call::run);
     working
