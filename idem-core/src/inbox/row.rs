@@ -97,34 +97,37 @@ impl<S: Store> Pipeline<S> {
         self.snooze(row, due).await
     }
 
-    /// Records a failure of the row.
+    /// Records a failure of the row. If the database refuses that, the row is kept here, outside its slot, until it is recorded.
+    /// If too many wait, it is given back, and runs again; but one that its handler has committed is gone from the inbox, and
+    /// waits in its slot.
     async fn charge_row(&self, row: &Row, failure: Failure) -> Option<Outcome> {
-        let written = match &failure.left_by {
-            None => self.try_to_record(row, &failure.result()).await,
-            Some(left_by) => {
-                let entry = Entry::failed(row.identity.clone(), &row.delivery, &failure);
-                match self.store_committed(&entry, left_by).await {
-                    Ended::Done(outcome) => return Some(outcome),
-                    ended => Err(ended),
-                }
-            }
-        };
-        match written {
-            Ok(()) => Some(failure.logged(row.id)),
-            Err(Ended::Park(_)) => self.charge_row_later(row, failure).await,
-            Err(_) => None,
+        match self.try_to_charge(row, &failure, None).await {
+            Err(Ended::Park(_)) => {}
+            written => return written.ok(),
         }
-    }
-
-    /// Keeps a row here, outside its slot, until the database records its failure. If too many wait, it is given back, and runs
-    /// again; but one that its handler has committed is gone from the inbox, and waits in its slot.
-    async fn charge_row_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
         match self.parked_rows.room(row) {
             Some(room) => self.parked_rows.park(row, KeptFor::Record(failure, room)),
             None if failure.left_by.is_some() => return self.record_later(row, failure).await,
             None => return self.snooze(row, jittered(REFUSED)).await,
         }
         None
+    }
+
+    /// Records a failure of the row, or makes it dead if its handler has committed it. `tries`: as for
+    /// [`try_to_record`](Self::try_to_record).
+    pub(super) async fn try_to_charge(
+        &self,
+        row: &Row,
+        failure: &Failure,
+        tries: Option<usize>,
+    ) -> Result<Outcome, Ended> {
+        let Some(left_by) = &failure.left_by else {
+            return self.try_to_record(row, &failure.result(), tries).await.map(|()| failure.logged(row.id));
+        };
+        match self.store_committed(&Entry::failed(row.identity.clone(), &row.delivery, failure), left_by).await {
+            Ended::Done(outcome) => Ok(outcome),
+            ended => Err(ended),
+        }
     }
 
     /// Records that the run lost its connection. No failure is charged, but a count detects a message that breaks its
