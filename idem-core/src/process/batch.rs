@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{Instrument, Span};
 
 use crate::park::{Arrival, Carried, Parked};
-use crate::runtime::{Ended, Permit, Pipeline, Running, Wait, extended_all};
+use crate::runtime::{Ended, Permit, Pipeline, Running, Wait, extended};
 use crate::take_over::Entry;
 use crate::{Acker, Delivery, Store, telemetry};
 
@@ -42,8 +42,8 @@ impl<S: Store> Pipeline<S> {
         let span = |arrival: &Arrival<A>| telemetry::span(self.system, &self.consumer, &arrival.delivery);
         let spans: Vec<Span> = batch.iter().map(span).collect();
         let parts = batch.iter_mut().map(|Arrival { delivery, acker, carried }| (acker, (&**delivery, carried)));
-        let (ackers, mut messages): (Vec<_>, Vec<_>) = parts.unzip();
-        let ended = extended_all(ackers, self.try_together(&mut messages, &spans)).await;
+        let (mut ackers, mut messages): (Vec<_>, Vec<_>) = parts.unzip();
+        let ended = extended(&mut ackers, self.try_together(&mut messages, &spans)).await;
         let (mut done, mut alone) = (Vec::new(), Vec::new());
         for ((arrival, ended), span) in batch.into_iter().zip(ended).zip(spans) {
             match ended {

@@ -56,9 +56,9 @@ impl<S: Store> Pipeline<S> {
         let ended = if self.draining.is_cancelled() {
             Ended::Stopped
         } else if self.routes.are_several(delivery) {
-            extended(acker, pin!(self.fan_out(room, delivery, carried))).await
+            extended(&mut [acker], pin!(self.fan_out(room, delivery, carried))).await
         } else {
-            extended(acker, pin!(self.attempt(room, delivery, carried))).await
+            extended(&mut [acker], pin!(self.attempt(room, delivery, carried))).await
         };
         self.finish(arrival, ended, parked).await;
     }
@@ -113,12 +113,16 @@ impl<S: Store> Pipeline<S> {
     /// Makes one attempt; the database's response decides the result. A failure is stored.
     async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Ended {
         // Decode, key.
-        let decoded = self.decode_beside(delivery).await;
-        carried.key = decoded.as_ref().ok().map(|(work, _)| work.identity.key.clone());
-        let (mut work, beside) = match decoded {
-            Ok(decoded) => decoded,
+        // Never beside a suspect that has the process to itself: the code of a codec, a key or a fingerprint may end the process
+        // as well, and the suspect would be blamed.
+        let beside = self.suspect_lock.direct().await;
+        let decoded = self.decode(delivery);
+        carried.key = decoded.as_ref().ok().map(|work| work.identity.key.clone());
+        let mut work = match decoded {
+            Ok(work) => work,
             Err(NoJob::Unprepared) => return Ended::Park(Wait::Codec),
             Err(NoJob::Unfit(unfit)) => {
+                drop(beside);
                 let _room = self.room(room, delivery).await;
                 return self.store(&self.unfit(delivery, Failure::unfit(unfit))).await;
             }

@@ -13,20 +13,8 @@ use crate::{Acker, BoxError};
 /// half.
 pub(crate) const LOOKS: u32 = 6;
 
-/// Runs the work, and extends the delivery's lease, at once if that is due, until the work ends.
-pub(crate) async fn extended<A: Acker, T>(acker: &mut A, work: impl Future<Output = T>) -> T {
-    let Some(lease) = acker.lease() else { return work.await };
-    let extend = async {
-        loop {
-            warn_of(acker.extend().await);
-            tokio::time::sleep(lease / LOOKS).await;
-        }
-    };
-    beside(pin!(work), extend).await
-}
-
-/// Like [`extended`], for several deliveries, by the shortest lease.
-pub(crate) async fn extended_all<A: Acker, T>(mut ackers: Vec<&mut A>, work: impl Future<Output = T>) -> T {
+/// Runs the work, and extends the leases of these deliveries, by the shortest one, at once if that is due, until the work ends.
+pub(crate) async fn extended<A: Acker, T>(ackers: &mut [&mut A], work: impl Future<Output = T>) -> T {
     let Some(lease) = ackers.iter().filter_map(|acker| acker.lease()).min() else { return work.await };
     let extend = async {
         loop {

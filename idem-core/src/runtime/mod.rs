@@ -53,7 +53,7 @@ pub(crate) use batch_throttle::BatchThrottle;
 pub(crate) use brake::Brake;
 pub(crate) use defect::Defect;
 pub(crate) use ended::{Ended, InRow, Wait};
-pub(crate) use extend::{LOOKS, at, extend_all, extended, extended_all, kept};
+pub(crate) use extend::{LOOKS, at, extend_all, extended, kept};
 pub(crate) use key_queue::{KeyQueue, KeyTicket};
 pub(crate) use key_tickets::KeyTickets;
 pub(crate) use leased::LeasedAcker;

@@ -32,7 +32,16 @@ impl<S: Store> Pipeline<S> {
     /// Nothing is written. `Lost`: the row that the entries replace is another process's now.
     pub(crate) async fn store_shared(&self, entries: &[Entry<'_>]) -> Result<Shared, Ended> {
         let taken = self.store_together(entries).await?;
-        Ok(self.shared(entries, &taken))
+        let outcome = |(entry, taken): (&Entry<'_>, &Taken)| match taken.classified {
+            // This delivery itself stored it, before it was left to a preparation.
+            Classified::Duplicate(_) if entry.delivery.rare().preparation.tries() > 0 => {
+                (entry.identity.clone(), Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
+            }
+            _ => (entry.identity.clone(), self.logged(entry, taken)),
+        };
+        let is_known = |entry: &Entry<'_>| entry.identity.has_key();
+        let is_new = taken.iter().all(|taken| taken.classified == Classified::New) && entries.iter().any(is_known);
+        Ok(Shared { outcomes: entries.iter().zip(&taken).map(outcome).collect(), is_new })
     }
 
     /// Takes several deliveries over in one transaction, each for one handler, in claim order. Returns what became of each.
@@ -175,20 +184,6 @@ impl<S: Store> Pipeline<S> {
             );
         }
         outcome
-    }
-
-    /// Returns the outcome of a delivery for each of several handlers, which have taken it over.
-    fn shared(&self, entries: &[Entry<'_>], taken: &[Taken]) -> Shared {
-        let outcome = |(entry, taken): (&Entry<'_>, &Taken)| match taken.classified {
-            // This delivery itself stored it, before it was left to a preparation.
-            Classified::Duplicate(_) if entry.delivery.rare().preparation.tries() > 0 => {
-                (entry.identity.clone(), Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
-            }
-            _ => (entry.identity.clone(), self.logged(entry, taken)),
-        };
-        let is_known = |entry: &Entry<'_>| entry.identity.has_key();
-        let is_new = taken.iter().all(|taken| taken.classified == Classified::New) && entries.iter().any(is_known);
-        Shared { outcomes: entries.iter().zip(taken).map(outcome).collect(), is_new }
     }
 }
 
