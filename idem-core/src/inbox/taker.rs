@@ -1,7 +1,6 @@
 //! Takes rows from the inbox.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -9,26 +8,11 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::Pipeline;
-use crate::store::{HandlerId, Row, RowKind, StoreError, TakeLimit};
+use crate::store::{Row, RowKind, StoreError, TakeLimit};
 
-use super::looks::Looks;
+use super::runner::Runner;
 
-/// Takes the due rows of a worker's handlers.
-pub(super) struct Taker<S: Store> {
-    pub(super) pipeline: Arc<Pipeline<S>>,
-    pub(super) handlers: Vec<HandlerId>,
-    pub(super) looks: Looks,
-}
-
-/// How long rows are taken without a poll while all slots are in demand. A suspect stops new starts up to that much
-/// later.
-pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
-
-impl<S: Store> Taker<S> {
-    pub(super) fn new(pipeline: Arc<Pipeline<S>>) -> Self {
-        Self { handlers: pipeline.routes.ids(), pipeline, looks: Looks::default() }
-    }
-
+impl<S: Store> Runner<S> {
     /// Takes rows under `lock`. The token is generated before the take, so that rows whose take got no response are found by
     /// it, and can then begin. They may have been charged a start, so the lock is held until then, except in an outage: no
     /// suspect of another database may wait for its end. Returns `None` after that: the rows were given back, since anything
