@@ -10,8 +10,8 @@ use crate::take_over::Shared;
 use crate::{Delivery, Outcome, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Stores a delivery for each of its handlers. None of them runs it directly: if one failed, the delivery could
-    /// neither be acked nor run again for that one only.
+    /// Stores a delivery for each of its handlers, and leaves the outcomes in `shares`. None of them runs it directly: if one
+    /// failed, the delivery could neither be acked nor run again for that one only.
     ///
     /// If the codec of one of them has to prepare first, stores it for those whose keys are known, and leaves it to the
     /// preparation. Without its key there is no telling two messages apart, so it must not be stored for that one.

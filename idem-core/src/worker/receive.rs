@@ -83,9 +83,7 @@ async fn forward<S: Store, Src: Source>(
     to: &Arrivals<LeasedAcker<Src::Acker>>,
 ) -> crate::BoxError {
     loop {
-        pipeline.outage.over().await;
-        pipeline.health.resumed().await;
-        pipeline.outbox_full(false).await;
+        leave::over(pipeline).await;
         match source.next().await {
             // The queues need no limit: the source returns no more than may be unsettled.
             Ok((mut delivery, acker)) => {
