@@ -27,7 +27,6 @@ use crate::{Acker, Store};
 use blocked::Blocked;
 
 pub(crate) use arrival::{Arrival, Arrivals, Carried};
-pub(crate) use in_vain::UNANSWERED;
 
 /// A delivery that cannot run now. It keeps its places in the queues of its keys.
 pub(crate) struct Parked<A> {

@@ -2,6 +2,7 @@
 
 use tracing::Span;
 
+use crate::caught::dropped;
 use crate::park::Carried;
 use crate::routes::Route;
 use crate::run::Work;
@@ -55,10 +56,11 @@ impl<S: Store> Pipeline<S> {
         }
         let (mut works, mut copies, mut stored) =
             (Vec::<Work<'_, S>>::with_capacity(fit.len()), Vec::new(), Vec::new());
-        for (work, _) in fit.into_iter().zip(may_go).filter(|(_, may_go)| *may_go) {
+        for (mut work, _) in fit.into_iter().zip(may_go).filter(|(_, may_go)| *may_go) {
             // The row is the intent of its external call.
             if self.stores_first(work.delivery) || work.route.external.is_some() {
-                stored.push(Work { job: None, ..work });
+                dropped("a message", work.job.take());
+                stored.push(work);
                 continue;
             }
             match works.last().filter(|first| first.identity.place() == work.identity.place()) {

@@ -7,6 +7,7 @@ use futures_util::stream::{self, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{Instrument, Span};
 
+use crate::caught::dropped;
 use crate::park::{Arrival, Carried, Parked};
 use crate::runtime::{Ended, Permit, Pipeline, Running, Wait, extended};
 use crate::take_over::Entry;
@@ -77,7 +78,7 @@ impl<S: Store> Pipeline<S> {
         let Admitted { mut works, copies, stored, _keys } = self.admit(batch, spans);
         let mut ended = running.during(&self.outage, pin!(self.run_together(&mut works, batch.len(), &running))).await;
         // The drop of a message is user code. No suspect has to wait for what is stored.
-        works.clear();
+        dropped("a message", works);
         drop(running);
         let entries = stored.into_iter().map(|work| {
             let span = spans[work.at].clone();

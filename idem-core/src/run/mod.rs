@@ -32,7 +32,6 @@ use tokio::time::Instant;
 
 use crate::Store;
 use crate::caught::dropped;
-use crate::park::UNANSWERED;
 use crate::runtime::{Ended, Pipeline, Running, Wait};
 use crate::store::{Row, StoreError};
 use crate::take_over::Taken;
@@ -101,7 +100,7 @@ impl<S: Store> Pipeline<S> {
         // Whether a suspect waits, or runs, that needs this work to end.
         let (lock, are_rows) = (&self.suspect_lock, works[0].row.is_some());
         let keeps_out = || if are_rows { lock.keeps_out_rows() } else { lock.keeps_out_direct() };
-        let (mut is_first, mut holds, mut extended) = (true, 0, Instant::now());
+        let (mut is_first, mut extended) = (true, Instant::now());
         while let Some(slice) = slices.0.pop() {
             // A single work runs alone, where failures are charged.
             if slice.indices.len() < 2 {
@@ -148,13 +147,12 @@ impl<S: Store> Pipeline<S> {
                     self.throttle.shrink();
                     slices.halve(slice);
                 }
+                // Without an answer, one of them may be the message that takes too long, so each runs alone.
                 Err(fault) => {
                     self.outage.report(&fault);
-                    self.pause(holds).await;
-                    holds += 1;
-                    // One of them may be the message that takes too long.
-                    let splits = matches!(fault, StoreError::ConnectionLost(_)) && holds > UNANSWERED;
-                    if splits { slices.halve(slice) } else { slices.0.push(slice) }
+                    if let StoreError::Unavailable(_) = fault {
+                        slice.indices.iter().for_each(|index| all[*index] = Ended::Park(Wait::Free));
+                    }
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What a failed statement of idem means for a message, and the pauses of a worker.
+//! What a failed statement of idem means for a message, and when the outbox is full.
 
 use crate::Store;
 use crate::store::StoreError;
@@ -34,11 +34,6 @@ impl<S: Store> Pipeline<S> {
             None if full => std::future::pending().await,
             _ => {}
         }
-    }
-
-    /// Waits for the end of an outage, or if there is none for a while, longer from try to try. The drain ends the wait.
-    pub(crate) async fn pause(&self, tries: usize) {
-        self.draining.run_until_cancelled(self.outage.pause(tries)).await;
     }
 
     /// Abandons a transaction after a failure. If the database answers, the transaction is rolled back and its

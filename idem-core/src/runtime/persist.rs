@@ -35,7 +35,7 @@ impl Outage {
     }
 
     /// Waits for the end of an outage, or if there is none for a while, longer from try to try. Cancel safe.
-    pub(super) async fn pause(&self, tries: usize) {
+    async fn pause(&self, tries: usize) {
         if self.is_up() {
             tokio::time::sleep(hold_wait(tries)).await;
         }
