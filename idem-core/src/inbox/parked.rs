@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::run::Failure;
-use crate::runtime::{Ended, Pipeline, Preparing, Wait, refused_wait};
+use crate::runtime::{Ended, Pipeline, Preparing, refused_wait};
 use crate::store::{Row, RowResult};
 use crate::{Outcome, Reason, Store};
 
@@ -98,8 +98,10 @@ impl<S: Store> Pipeline<S> {
 
     /// Runs the preparation for a row, and gives the row back: due at once if it has succeeded.
     async fn prepare_row(&self, row: &Row, turn: Preparing) -> Option<Outcome> {
-        let due = match self.draining.run_until_cancelled(self.prepare_codec_of(row, turn)).await {
-            Some(Err(Ended::Failed(Failure { error, .. }))) => {
+        let prepared = self.draining.run_until_cancelled(self.prepare_codec_of(row, turn)).await;
+        let due = match prepared.unwrap_or(Ok(Duration::ZERO)) {
+            Ok(due) => due,
+            Err(error) => {
                 let result = RowResult::Dead { reason: Reason::Undecodable, error: error.clone() };
                 match self.try_to_record(row, &result, Some(0)).await {
                     Ok(()) => return Some(rejected(row, Reason::Undecodable, error)),
@@ -107,8 +109,6 @@ impl<S: Store> Pipeline<S> {
                     Err(_) => return None,
                 }
             }
-            Some(Err(Ended::Park(Wait::After(due)))) => due,
-            _ => Duration::ZERO,
         };
         let _ = self.try_to_record(row, &RowResult::Released { due }, Some(0)).await;
         None
@@ -137,7 +137,7 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    async fn prepare_codec_of(&self, row: &Row, turn: Preparing) -> Result<(), Ended> {
+    async fn prepare_codec_of(&self, row: &Row, turn: Preparing) -> Result<Duration, String> {
         let route = match row.identity.has_key() {
             true => self.routes.get(row.identity.handler),
             // Its handler is looked up again.
@@ -146,7 +146,7 @@ impl<S: Store> Pipeline<S> {
         match route {
             Some(route) => self.prepare(Ok(turn), route, &row.delivery, Some((row.id, None))).await,
             // The run of the row reports the reason.
-            None => Ok(()),
+            None => Ok(Duration::ZERO),
         }
     }
 }

@@ -5,11 +5,9 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::routes::Route;
-use crate::run::Failure;
 use crate::store::Row;
-use crate::{BoxError, Delivery, PrepareError, Reason, Store};
+use crate::{BoxError, Delivery, PrepareError, Store};
 
-use super::ended::{Ended, Wait};
 use super::pipeline::Pipeline;
 use super::preparations::Preparing;
 use super::waits::{jittered, refused_wait};
@@ -26,28 +24,32 @@ impl<S: Store> Pipeline<S> {
     /// waiting for another system, which is not the fault of any message. `turn`: its turn, or the time after which it may ask
     /// for it again. `row`: the row of the delivery, and how long it is still taken if that is limited. Cancel safe.
     ///
+    /// Returns when the message is tried again, uncharged: at once if the codec is prepared, and later if it is not its turn, or
+    /// if what it needs is unavailable.
+    ///
     /// # Errors
-    /// `Failed`: the codec can never decode the message. `Park`, always with a time: it is not its turn, or what it needs is
-    /// unavailable; the message is tried again after that time, uncharged.
+    /// The codec can never decode the message.
     pub(crate) async fn prepare(
         &self,
         turn: Result<Preparing, Duration>,
         route: &Route<S>,
         delivery: &Delivery,
         row: Option<(i64, Option<Duration>)>,
-    ) -> Result<(), Ended> {
-        let turn = turn.map_err(|delay| Ended::Park(Wait::After(delay)))?;
+    ) -> Result<Duration, String> {
+        let turn = match turn {
+            Ok(turn) => turn,
+            Err(delay) => return Ok(delay),
+        };
         let most = self.settings.prepare_timeout;
         let limit = row.and_then(|(_, left)| left).map_or(most, |left| left.min(most));
         let error = match timeout(limit, route.handler.prepare_codec(delivery)).await {
             Ok(Ok(())) => {
                 turn.succeeded(row.map(|(id, _)| id));
-                return Ok(());
+                return Ok(Duration::ZERO);
             }
             Ok(Err(PrepareError::Undecodable(error))) => {
                 turn.succeeded(row.map(|(id, _)| id));
-                let error = crate::error::text(error.as_ref());
-                return Err(Ended::Failed(Failure::new(Err(Reason::Undecodable), error)));
+                return Err(crate::error::text(error.as_ref()));
             }
             Ok(Err(PrepareError::Unavailable(error))) => error,
             Err(_) if limit < most => BoxError::from("it takes longer than the lease of a call"),
@@ -55,7 +57,7 @@ impl<S: Store> Pipeline<S> {
         };
         let (tries, wait) = turn.failed();
         warn_of_unprepared(delivery, tries, &crate::error::text(error.as_ref()));
-        Err(Ended::Park(Wait::After(wait)))
+        Ok(wait)
     }
 
     /// Waits until the codec is prepared for this delivery or has shown that it can never decode it, or until it may be tried
@@ -76,10 +78,10 @@ impl<S: Store> Pipeline<S> {
             tokio::time::sleep(refused_wait(tries - 1)).await;
         }
         let undecodable = match self.prepare(self.preparations.turn(route.id), route, delivery, None).await {
-            Err(Ended::Failed(failure)) => Some(failure.error),
+            Ok(delay) if delay.is_zero() => None,
             // If another message has the turn, what it fetches may be all that this one needs.
-            Err(Ended::Park(Wait::After(delay))) => return tokio::time::sleep(delay).await,
-            _ => None,
+            Ok(delay) => return tokio::time::sleep(delay).await,
+            Err(error) => Some(error),
         };
         delivery.rare_mut().preparation.ended(route.id, tries + 1, undecodable);
     }
