@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `runner`, `taker` | finds due rows and starts them, and takes them |
+//! | `runner` | finds due rows, takes them and starts them |
 //! | `looks`, `memory` | how far back a poll or take searches, and how many bytes are taken |
 //! | `row` | runs one row |
 //! | `result` | records and reports the result of a row |
@@ -22,7 +22,6 @@ mod row;
 mod rows;
 mod runner;
 mod suspects;
-mod taker;
 
 pub(crate) use looks::Looks;
 pub use operator::Inbox;

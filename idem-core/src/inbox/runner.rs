@@ -4,9 +4,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Permit, Pipeline, Running, jittered};
@@ -139,6 +140,64 @@ impl<S: Store> Runner<S> {
             });
         }
         Ok(all)
+    }
+
+    /// Takes rows under `lock`. The token is generated before the take, so that rows whose take got no response are found by
+    /// it, and can then begin. They may have been charged a start, so the lock is held until then, except in an outage: no
+    /// suspect of another database may wait for its end. Returns `None` after that: the rows were given back, since anything
+    /// may have started meanwhile.
+    pub(super) async fn take<L>(
+        &self,
+        kind: RowKind,
+        limit: TakeLimit,
+        lock: L,
+    ) -> Result<Option<(Vec<Row>, L)>, StoreError> {
+        let Pipeline { store, outage, stop, draining, .. } = &*self.pipeline;
+        let (token, mut lock) = (Uuid::new_v4(), Some(lock));
+        let asked = async {
+            let _own = self.pipeline.own_statements.lock().await;
+            store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await
+        };
+        let mut rows = match self.unless_away(&mut lock, asked).await {
+            // The take was refused, so nothing is taken, unless the disk failed: then it may have been written.
+            Err(fault @ StoreError::Unavailable(_)) => match store.rows_by_token(token).await {
+                Ok(rows) if !rows.is_empty() => Ok(rows),
+                _ => Err(fault),
+            },
+            Err(fault @ StoreError::ConnectionLost(_)) => {
+                outage.report(&fault);
+                // A lost connection is no outage until a ping fails, so the first read may come too early.
+                let found = outage.insist(stop, || store.rows_by_token(token));
+                let found = async {
+                    tokio::select! {
+                        biased;
+                        rows = found => rows.unwrap_or_default(),
+                        // A drain does not wait for the end of an outage.
+                        () = async { draining.cancelled().await; outage.began().await } => Vec::new(),
+                    }
+                };
+                Ok(self.unless_away(&mut lock, found).await)
+            }
+            answer => answer,
+        }?;
+        let Some(lock) = lock else {
+            let _held = self.pipeline.leases.hold(&rows);
+            join_all(rows.iter().map(|row| self.pipeline.snooze(row, Duration::ZERO))).await;
+            return Ok(None);
+        };
+        rows.iter_mut().for_each(|row| self.pipeline.complete(row));
+        Ok(Some((rows, lock)))
+    }
+
+    /// Waits for `work`. If the database becomes unavailable meanwhile, that ends `lock`: the wait may last as long as the outage.
+    async fn unless_away<L, T>(&self, lock: &mut Option<L>, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = self.pipeline.outage.began() => *lock = None,
+        }
+        work.await
     }
 }
 
