@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{Instrument, Span};
 
 use crate::run::Failure;
-use crate::runtime::{Ended, Pipeline, jittered};
+use crate::runtime::{Ended, Pipeline, Wait, jittered};
 use crate::store::{Row, RowResult};
 use crate::{Outcome, Reason, Store, telemetry};
 
@@ -76,9 +76,9 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    /// Gives back a row whose external call another version of the service has made: a handler without that call would ignore
-    /// its answer, and may call by itself. One of such messages is logged each minute.
-    pub(super) async fn leave_to_caller(&self, row: &Row) {
+    /// Leaves a row for a while whose external call another version of the service has made: a handler without that call would
+    /// ignore its answer, and may call by itself. One of such messages is logged each minute.
+    pub(super) fn left_to_caller(&self, row: &Row) -> Ended {
         if self.left_to_callers.allows(TELL) {
             tracing::warn!(
                 id = row.id,
@@ -86,7 +86,7 @@ impl<S: Store> Pipeline<S> {
                 "a message waits for a version of the service whose handler makes its external call"
             );
         }
-        self.snooze(row, jittered(OTHER_VERSION)).await;
+        Ended::Park(Wait::After(jittered(OTHER_VERSION)))
     }
 
     /// Refunds the start of a row that has not run: its lease was lost, or it waits in this process. If that fails, it is

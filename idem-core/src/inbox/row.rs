@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::caught::dropped;
 use crate::external::{CallLimits, without_kind};
-use crate::routes::Route;
 use crate::run::{Failure, Work};
 use crate::runtime::{Ended, Pipeline, Running, Wait, jittered, warn_of_refusal};
 use crate::store::{MAX_BREAKS, Row, RowResult};
@@ -28,54 +27,51 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn finish_row(&self, row: &Row, ended: Ended, running: &Running) {
         // Pinned first, like other large futures: each call would move the whole future.
         let work = pin!(async {
-            match ended {
-                Ended::Again(_) if !row.identity.has_key() => self.readmit(row, running).await,
-                Ended::Again(_) => self.run_row(row, running).await,
+            let ended = match ended {
+                Ended::Again(_) => self.run_row(row, running).await?,
                 Ended::Done(outcome) => {
                     let meters = self.routes.meters(row.identity.handler);
                     row.waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited));
-                    Some(outcome)
+                    return Some(outcome);
                 }
-                ended => self.record(row, ended).await,
-            }
+                ended => ended,
+            };
+            self.record(row, ended).await
         });
         self.report_row(row, work).await;
     }
 
-    /// Leaves a row to its external call, if it has no answer yet; or to a version of the service that makes the call, if
-    /// this one does not. One with the answer of another call is dead. Returns the outcome of a row that is not run.
-    async fn left(&self, route: &Route<S>, row: &Row) -> Option<Option<Outcome>> {
+    /// Runs a row by itself, and returns what has become of it; `None` if nothing is left to record. A row is left to its external
+    /// call, if it has no answer yet, or to a version of the service that makes the call, if this one does not. One with the answer
+    /// of another call is dead.
+    async fn run_row(&self, row: &Row, running: &Running) -> Option<Ended> {
+        if !row.identity.has_key() {
+            return self.readmit(row, running).await;
+        }
+        let route = self.routes.get(row.identity.handler)?;
         match &route.external {
             Some(call) if row.answer.is_none() => {
                 // The row takes it if it has none yet.
                 let provider_key = call.first_provider_key(&row.identity, &row.delivery);
                 self.record_result(row, &RowResult::LeftToCall { provider_key }).await;
                 self.wake_inbox();
+                return None;
             }
             Some(call) if !call.limits.is_of(row) => {
-                return Some(self.reject(row, Reason::Permanent, of_another(row, &call.limits)).await);
+                return Some(Ended::Failed(Failure::new(Err(Reason::Permanent), of_another(row, &call.limits))));
             }
-            None if row.may_have_called() => self.leave_to_caller(row).await,
-            _ => return None,
-        }
-        Some(None)
-    }
-
-    /// Runs a row by itself, and records what has become of it. Returns `None` if there is no outcome.
-    async fn run_row(&self, row: &Row, running: &Running) -> Option<Outcome> {
-        let route = self.routes.get(row.identity.handler)?;
-        if let Some(left) = self.left(route, row).await {
-            return left;
+            None if row.may_have_called() => return Some(self.left_to_caller(row)),
+            _ => {}
         }
         let mut work = Work::of_row(route, row);
-        let ended = self.run(slice::from_mut(&mut work), running).await.pop()?;
+        let ended = self.run(slice::from_mut(&mut work), running).await.pop();
         // The drop of a message is user code, and the record may take as long as an outage.
         dropped("a message", work);
-        self.record(row, ended).await
+        ended
     }
 
     /// Records what has become of a row, unless it is processed: then its run has removed it. Returns its outcome, if it has one.
-    pub(super) async fn record(&self, row: &Row, ended: Ended) -> Option<Outcome> {
+    async fn record(&self, row: &Row, ended: Ended) -> Option<Outcome> {
         let due = match ended {
             Ended::Done(outcome) => return Some(outcome),
             Ended::Failed(Failure { attempts: 0, next: Err(reason), error, .. }) => {
