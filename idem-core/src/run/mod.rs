@@ -11,7 +11,7 @@
 //! | `open` | begins it, with the claims of deliveries or the starts of rows |
 //! | `calls`, `handle` | which handlers are called, and a call, within the handler timeout |
 //! | `stage`, `local` | the messages that a handler has staged, and those of them that are for other handlers |
-//! | `end`, `fate` | ends it, and finds out how one has ended that was cut off |
+//! | `end` | ends it, and finds out how one has ended that was cut off |
 //! | `failure` | what has failed, and what becomes of its message |
 //! | `blame` | what follows from its end: for one message, and for a slice |
 
@@ -19,7 +19,6 @@ mod blame;
 mod calls;
 mod end;
 mod failure;
-mod fate;
 mod handle;
 mod local;
 mod open;

@@ -10,12 +10,10 @@
 //! | `lane` | the tasks that process deliveries, and the one that stores them |
 //! | `housekeeping` | prunes claims, reads gauges, records that the worker is alive; the lag of the source |
 //! | `outbox` | watches the outbox to which handlers stage messages |
-//! | `drain` | the drain |
 //! | `workers`, `shutdown` | several workers in one process; the signals that ask a process to end |
 
 mod builder;
 mod calls;
-mod drain;
 mod fitness;
 mod housekeeping;
 mod lane;
