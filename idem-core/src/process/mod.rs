@@ -14,10 +14,8 @@
 //! | settle | `runtime/settle` |
 //!
 //! A delivery that cannot run now leaves this path: it is parked (`park`), and then starts over. Also here:
-//! `fan_out`, for deliveries that several handlers take; `batch`, for several deliveries, and `admit`, which of them run, or are
-//! stored, together.
+//! `fan_out`, for deliveries that several handlers take; `batch`, for several deliveries.
 
-mod admit;
 mod batch;
 mod fan_out;
 
@@ -112,9 +110,8 @@ impl<S: Store> Pipeline<S> {
 
     /// Makes one attempt; the database's response decides the result. A failure is stored.
     async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Ended {
-        // Decode, key.
-        // Never beside a suspect that has the process to itself: the code of a codec, a key or a fingerprint may end the process
-        // as well, and the suspect would be blamed.
+        // Decode, key: never beside a suspect that has the process to itself. The code of a codec, a key or a fingerprint may end
+        // the process as well, and the suspect would be blamed.
         let beside = self.suspect_lock.direct().await;
         let decoded = self.decode(delivery);
         carried.key = decoded.as_ref().ok().map(|work| work.identity.key.clone());

@@ -3,8 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `pipeline`, `settings` | the shared state, and the settings |
-//! | `decode`, `prepare` | the checks before any query, and the preparation of a codec |
-//! | `preparations` | whose turn it is to prepare |
+//! | `decode`, `prepare` | the checks before any query; the preparation of a codec, and whose turn it is |
 //! | `ended` | the result of one try of a message, and why it waits for the next one |
 //! | `key_queue`, `rows` | waiters for a key, and the keys of a delivery; waiters for an inbox row |
 //! | `leased` | when a delivery's lease has to be extended, and the extension |
@@ -32,7 +31,6 @@ mod outage;
 mod outbox_gate;
 mod persist;
 mod pipeline;
-mod preparations;
 mod prepare;
 mod rate;
 mod rows;
@@ -56,7 +54,7 @@ pub(crate) use outage::Outage;
 pub(crate) use outbox_gate::OutboxGate;
 pub(crate) use persist::{Refused, refused, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;
-pub(crate) use preparations::{Preparations, Preparing};
+pub(crate) use prepare::{Preparations, Preparing};
 pub(crate) use rate::Rate;
 pub(crate) use rows::Rows;
 pub(crate) use running::{Permit, Running};

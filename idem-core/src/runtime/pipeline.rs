@@ -19,7 +19,7 @@ use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
 use super::outbox_gate::OutboxGate;
-use super::preparations::Preparations;
+use super::prepare::Preparations;
 use super::rate::Rate;
 use super::rows::Rows;
 use super::settings::Settings;
