@@ -4,11 +4,10 @@
 //! |---|---|
 //! | `runner` | finds due rows, takes them and starts them |
 //! | `looks`, `memory` | how far back a poll or take searches, and how many bytes are taken |
-//! | `row` | runs one row |
+//! | `row` | runs one row; a replayed one that has no key goes back through decode and key |
 //! | `result` | records and reports the result of a row |
 //! | `rows` | runs rows that were taken together as a batch |
 //! | `suspects` | waits until other work has ended, and then fetches suspects and runs them |
-//! | `readmit` | replayed rows that have no key |
 //! | `parked` | rows that wait here: for their codec, or for the record of their failure |
 //! | `operator` | list, replay, discard |
 
@@ -16,7 +15,6 @@ mod looks;
 mod memory;
 mod operator;
 mod parked;
-mod readmit;
 mod result;
 mod row;
 mod rows;

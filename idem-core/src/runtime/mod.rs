@@ -12,7 +12,7 @@
 //! | `batch_throttle` | the size of batches, and how many run at once |
 //! | `running` | the work that runs, and when suspects do not wait for it |
 //! | `outage` | the availability of the database |
-//! | `persist`, `waits`, `rate` | failed statements, repeated and refused writes; delays; what is done seldom |
+//! | `persist`, `waits` | failed statements, repeated and refused writes; delays, and what is done seldom |
 //! | `outbox_gate` | the outbox to which handlers stage messages |
 //! | `brake`, `health` | pauses consumption; the health |
 //! | `defect` | panics of tasks |
@@ -32,7 +32,6 @@ mod outbox_gate;
 mod persist;
 mod pipeline;
 mod prepare;
-mod rate;
 mod rows;
 mod running;
 mod settings;
@@ -55,9 +54,8 @@ pub(crate) use outbox_gate::OutboxGate;
 pub(crate) use persist::{Refused, refused, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;
 pub(crate) use prepare::{Preparations, Preparing};
-pub(crate) use rate::Rate;
 pub(crate) use rows::Rows;
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
 pub(crate) use suspect_lock::{Direct, Isolated};
-pub(crate) use waits::{busy_wait, growing_waits, hold_wait, jittered, refused_wait};
+pub(crate) use waits::{Rate, busy_wait, growing_waits, hold_wait, jittered, refused_wait};

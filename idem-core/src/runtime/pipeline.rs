@@ -20,10 +20,10 @@ use super::leases::Leases;
 use super::outage::Outage;
 use super::outbox_gate::OutboxGate;
 use super::prepare::Preparations;
-use super::rate::Rate;
 use super::rows::Rows;
 use super::settings::Settings;
 use super::suspect_lock::SuspectLock;
+use super::waits::Rate;
 
 /// The state that all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
