@@ -11,7 +11,7 @@ use crate::caught::dropped;
 use crate::park::{Arrival, Carried, Parked};
 use crate::routes::Route;
 use crate::run::Work;
-use crate::runtime::{Ended, KeyTicket, Permit, Pipeline, Running, Wait, extended};
+use crate::runtime::{Ended, Permit, Pipeline, Running, Wait, extended};
 use crate::take_over::Entry;
 use crate::{Acker, Delivery, Store, telemetry};
 
@@ -21,10 +21,10 @@ struct Admitted<'a, S: Store> {
     works: Vec<Work<'a, S>>,
     /// The indices in the batch of the duplicates of those that run, each with that of its first, whose result is its own.
     copies: Vec<(usize, usize)>,
-    /// Those that are stored, without their messages. Duplicates and conflicts are among them.
+    /// Those that are stored, without their messages. With `.inbox()`, duplicates and conflicts are among them.
     stored: Vec<Work<'a, S>>,
-    /// Keep out other deliveries of the keys in this process while the batch is in progress.
-    _keys: Vec<KeyTicket>,
+    /// The indices of those that wait for another delivery of their key.
+    behind: Vec<usize>,
 }
 
 impl<S: Store> Pipeline<S> {
@@ -87,7 +87,7 @@ impl<S: Store> Pipeline<S> {
             // Nothing begins now, and a drain releases what is parked.
             return batch.iter().map(|_| Ended::Park(Wait::Free)).collect();
         }
-        let Admitted { mut works, copies, stored, _keys } = self.admit(batch, spans);
+        let Admitted { mut works, copies, stored, behind } = self.admit(batch, spans);
         let mut ended = running.during(&self.outage, pin!(self.run_together(&mut works, batch.len(), &running))).await;
         // The drop of a message is user code. No suspect has to wait for what is stored.
         dropped("a message", works);
@@ -101,16 +101,17 @@ impl<S: Store> Pipeline<S> {
             let stored = self.store_many(&entries).await;
             places.into_iter().zip(stored).for_each(|(place, stored)| ended[place] = stored);
         }
+        behind.into_iter().for_each(|at| ended[at] = Ended::Park(Wait::Key));
         for (copy, first) in &copies {
             ended[*copy] = ended[*first].of_another();
         }
         ended
     }
 
-    /// Returns the deliveries that can run or be stored together, and remembers their keys. All others are processed alone: the
-    /// unfit, those that the database has refused or held up before, those whose failure is not recorded yet, those that several
-    /// handlers take, and those whose key is in flight elsewhere in this process. Of those that run, also those of natural
-    /// handlers that stage messages, and a different message under a key of the batch.
+    /// Returns the deliveries that can run or be stored together, and remembers their keys. A different message under a key of the
+    /// batch waits, like all whose key is in flight elsewhere in this process. All others are processed alone: the unfit, those
+    /// that the database has refused or held up before, those whose failure is not recorded yet, those that several handlers
+    /// take, and those of natural handlers that stage messages.
     ///
     /// `spans`: one for each delivery.
     fn admit<'a, 'd: 'a>(&'a self, batch: &mut [(&'d Delivery, &mut Carried)], spans: &[Span]) -> Admitted<'a, S> {
@@ -124,33 +125,33 @@ impl<S: Store> Pipeline<S> {
         }
         // The sort is stable: the first of a key is the one that arrived first.
         fit.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
-        let (mut keys, mut may_go) = (Vec::with_capacity(fit.len()), Vec::with_capacity(fit.len()));
-        for group in fit.chunk_by(|one, next| one.identity.place() == next.identity.place()) {
-            let key = (group[0].identity.handler, &group[0].identity.key);
-            // A delivery that waited for the key holds its place beyond the batch, in case it then has to run alone. With
-            // `.inbox()` there are no lanes, so none of the key runs.
-            let is_free =
-                self.settings.inbox || group.iter().any(|work| batch[work.at].1.keys.contain(&self.key_locks, key));
-            let place = if is_free { None } else { self.key_locks.first_place(key) };
-            may_go.extend(group.iter().map(|_| is_free || place.is_some()));
-            keys.extend(place);
-        }
-        let (mut works, mut copies, mut stored) =
-            (Vec::<Work<'_, S>>::with_capacity(fit.len()), Vec::new(), Vec::new());
-        for (mut work, _) in fit.into_iter().zip(may_go).filter(|(_, may_go)| *may_go) {
-            // The row is the intent of its external call.
-            if self.stores_first(work.delivery) || work.route.external.is_some() {
-                dropped("a message", work.job.take());
-                stored.push(work);
+        let (mut works, mut copies, mut stored, mut behind) =
+            (Vec::<Work<'_, S>>::with_capacity(fit.len()), Vec::new(), Vec::new(), Vec::new());
+        for mut work in fit {
+            let first = works.last().filter(|first| first.identity.place() == work.identity.place());
+            if let Some(first) = first
+                && first.identity.is_copy(work.identity.fingerprint)
+            {
+                copies.push((work.at, first.at));
                 continue;
             }
-            match works.last().filter(|first| first.identity.place() == work.identity.place()) {
-                Some(first) if first.identity.is_copy(work.identity.fingerprint) => copies.push((work.at, first.at)),
-                None if may_share(work.route) => works.push(work),
-                _ => {}
+            // With `.inbox()` there are no lanes, so none of its key runs.
+            let key = (work.identity.handler, &work.identity.key);
+            let has_turn = self.settings.inbox || batch[work.at].1.keys.take(&self.key_locks, [key]);
+            // The row is the intent of its external call.
+            let stores_first = self.stores_first(work.delivery) || work.route.external.is_some();
+            if has_turn && !stores_first && may_share(work.route) {
+                works.push(work);
+                continue;
+            }
+            dropped("a message", work.job.take());
+            if !has_turn {
+                behind.push(work.at);
+            } else if stores_first {
+                stored.push(work);
             }
         }
-        Admitted { works, copies, stored, _keys: keys }
+        Admitted { works, copies, stored, behind }
     }
 }
 

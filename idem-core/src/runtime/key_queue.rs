@@ -47,18 +47,8 @@ impl KeyQueue {
         KeyTicket { queue: self.0.clone(), key, turn }
     }
 
-    /// Returns a place in the queue of this key if the queue has none.
-    pub(crate) fn first_place(&self, key: impl Hash) -> Option<KeyTicket> {
-        let key = self.0.hash.hash_one(key);
-        match self.0.queues.lock().entry(key) {
-            Entry::Occupied(_) => return None,
-            Entry::Vacant(queue) => queue.insert(VecDeque::new()),
-        };
-        Some(KeyTicket { queue: self.0.clone(), key, turn: None })
-    }
-
     /// Returns whether this is a place in the queue of this key.
-    pub(crate) fn is_of(&self, place: &KeyTicket, key: impl Hash) -> bool {
+    fn is_of(&self, place: &KeyTicket, key: impl Hash) -> bool {
         place.key == self.0.hash.hash_one(key)
     }
 }
@@ -125,11 +115,6 @@ impl KeyTickets {
             }
         }
         true
-    }
-
-    /// Returns whether a place is held for this key.
-    pub(crate) fn contain(&self, queue: &KeyQueue, key: impl Hash + Copy) -> bool {
-        self.0.iter().any(|place| queue.is_of(place, key))
     }
 
     /// Gives up all places.
