@@ -87,10 +87,9 @@ impl<S: Store> Pipeline<S> {
             // Nothing begins now, and a drain releases what is parked.
             return batch.iter().map(|_| Ended::Park(Wait::Free)).collect();
         }
-        let Admitted { mut works, copies, stored, behind } = self.admit(batch, spans);
-        let mut ended = running.during(&self.outage, pin!(self.run_together(&mut works, batch.len(), &running))).await;
-        // The drop of a message is user code. No suspect has to wait for what is stored.
-        dropped("a message", works);
+        let Admitted { works, copies, stored, behind } = self.admit(batch, spans);
+        let mut ended = running.during(&self.outage, pin!(self.run_together(works, batch.len(), &running))).await;
+        // No suspect has to wait for what is stored.
         drop(running);
         let entries = stored.into_iter().map(|work| {
             let span = spans[work.at].clone();

@@ -64,12 +64,19 @@ impl<S: Store> Pipeline<S> {
 
     /// Runs works that were collected from so many messages, and returns what became of each message, in the order of their
     /// arrival: `Again` for all that are not among the works, and for one that is the only work.
-    pub(crate) async fn run_together(&self, works: &mut [Work<'_, S>], number: usize, running: &Running) -> Vec<Ended> {
+    pub(crate) async fn run_together(
+        &self,
+        mut works: Vec<Work<'_, S>>,
+        number: usize,
+        running: &Running,
+    ) -> Vec<Ended> {
         let mut all: Vec<Ended> = (0..number).map(|_| Ended::Again(None)).collect();
         if works.len() > 1 {
-            let ended = self.run(works, running).await;
+            let ended = self.run(&mut works, running).await;
             works.iter().zip(ended).for_each(|(work, ended)| all[work.at] = ended);
         }
+        // The drop of a message is user code.
+        dropped("a message", works);
         all
     }
 
