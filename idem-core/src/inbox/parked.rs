@@ -17,17 +17,11 @@ use super::result::{REFUSED, rejected};
 
 /// The rows that wait, until a task takes them.
 pub(crate) struct ParkedRows {
-    queue: (Sender<Kept>, Receiver<Kept>),
+    queue: (Sender<(Row, KeptFor)>, Receiver<(Row, KeptFor)>),
     room: Arc<Semaphore>,
 }
 
-/// A row that waits. It keeps its token and its lease, and its start is refunded.
-struct Kept {
-    row: Row,
-    work: KeptFor,
-}
-
-/// Why a row waits here, and what ends that.
+/// Why a row waits here, and what ends that. It keeps its token and its lease, and its start is refunded.
 pub(super) enum KeptFor {
     /// Its codec prepares.
     Codec(Preparing),
@@ -54,7 +48,7 @@ impl ParkedRows {
 
     /// Passes a row to the task in which it waits. Once no more rows run, nothing takes it, and its lease expires.
     pub(super) fn park(&self, row: &Row, work: KeptFor) {
-        drop(self.queue.0.try_send(Kept { row: row.clone(), work }));
+        drop(self.queue.0.try_send((row.clone(), work)));
     }
 
     /// Ends the wait for further rows, since no more rows run.
@@ -81,10 +75,10 @@ impl<S: Store> Pipeline<S> {
 
     /// Keeps the rows that wait here, until no more rows run and none is left.
     pub(super) async fn keep_parked_rows(&self) {
-        self.parked_rows.queue.1.clone().for_each_concurrent(None, |kept| self.keep_row(kept)).await;
+        self.parked_rows.queue.1.clone().for_each_concurrent(None, |(row, work)| self.keep_row(row, work)).await;
     }
 
-    async fn keep_row(&self, Kept { row, work }: Kept) {
+    async fn keep_row(&self, row: Row, work: KeptFor) {
         let _held = self.leases.hold([&row]);
         let work = pin!(async {
             match work {
@@ -98,8 +92,19 @@ impl<S: Store> Pipeline<S> {
 
     /// Runs the preparation for a row, and gives the row back: due at once if it has succeeded.
     async fn prepare_row(&self, row: &Row, turn: Preparing) -> Option<Outcome> {
-        let prepared = self.draining.run_until_cancelled(self.prepare_codec_of(row, turn)).await;
-        let due = match prepared.unwrap_or(Ok(Duration::ZERO)) {
+        let prepared = self.draining.run_until_cancelled(async {
+            let route = match row.identity.has_key() {
+                true => self.routes.get(row.identity.handler),
+                // Its handler is looked up again.
+                false => self.unprepared(&self.routes.takers_of_row(row), &row.delivery).await,
+            };
+            match route {
+                Some(route) => self.prepare(Ok(turn), route, &row.delivery, Some((row.id, None))).await,
+                // The run of the row reports the reason.
+                None => Ok(Duration::ZERO),
+            }
+        });
+        let due = match prepared.await.unwrap_or(Ok(Duration::ZERO)) {
             Ok(due) => due,
             Err(error) => {
                 let result = RowResult::Dead { reason: Reason::Undecodable, error: error.clone() };
@@ -135,19 +140,6 @@ impl<S: Store> Pipeline<S> {
         }
         let _ = self.try_to_record(row, &RowResult::Released { due: Duration::ZERO }, Some(0)).await;
         None
-    }
-
-    async fn prepare_codec_of(&self, row: &Row, turn: Preparing) -> Result<Duration, String> {
-        let route = match row.identity.has_key() {
-            true => self.routes.get(row.identity.handler),
-            // Its handler is looked up again.
-            false => self.unprepared(&self.routes.takers_of_row(row), &row.delivery).await,
-        };
-        match route {
-            Some(route) => self.prepare(Ok(turn), route, &row.delivery, Some((row.id, None))).await,
-            // The run of the row reports the reason.
-            None => Ok(Duration::ZERO),
-        }
     }
 }
 
