@@ -6,7 +6,7 @@
 //! | `run` | the lifecycle: start, run, drain |
 //! | `start`, `fitness`, `calls`, `register`, `unregistered` | the checks at the start, and the registration of the handlers |
 //! | `tasks` | the tasks of a running worker |
-//! | `receive`, `reopen`, `leave` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
+//! | `receive` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
 //! | `lane` | the tasks that process deliveries, and the one that stores them |
 //! | `housekeeping` | prunes claims, reads gauges, records that the worker is alive; the lag of the source |
 //! | `outbox` | watches the outbox to which handlers stage messages |
@@ -17,12 +17,10 @@ mod calls;
 mod fitness;
 mod housekeeping;
 mod lane;
-mod leave;
 mod options;
 mod outbox;
 mod receive;
 mod register;
-mod reopen;
 mod run;
 mod shutdown;
 mod start;
