@@ -23,8 +23,6 @@ struct Admitted<'a, S: Store> {
     copies: Vec<(usize, usize)>,
     /// Those that are stored, without their messages. With `.inbox()`, duplicates and conflicts are among them.
     stored: Vec<Work<'a, S>>,
-    /// The indices of those that wait for another delivery of their key.
-    behind: Vec<usize>,
 }
 
 impl<S: Store> Pipeline<S> {
@@ -87,7 +85,7 @@ impl<S: Store> Pipeline<S> {
             // Nothing begins now, and a drain releases what is parked.
             return batch.iter().map(|_| Ended::Park(Wait::Free)).collect();
         }
-        let Admitted { works, copies, stored, behind } = self.admit(batch, spans);
+        let Admitted { works, copies, stored } = self.admit(batch, spans);
         let mut ended = running.during(&self.outage, pin!(self.run_together(works, batch.len(), &running))).await;
         // No suspect has to wait for what is stored.
         drop(running);
@@ -100,17 +98,16 @@ impl<S: Store> Pipeline<S> {
             let stored = self.store_many(&entries).await;
             places.into_iter().zip(stored).for_each(|(place, stored)| ended[place] = stored);
         }
-        behind.into_iter().for_each(|at| ended[at] = Ended::Park(Wait::Key));
         for (copy, first) in &copies {
             ended[*copy] = ended[*first].of_another();
         }
         ended
     }
 
-    /// Returns the deliveries that can run or be stored together, and remembers their keys. A different message under a key of the
-    /// batch waits, like all whose key is in flight elsewhere in this process. All others are processed alone: the unfit, those
-    /// that the database has refused or held up before, those whose failure is not recorded yet, those that several handlers
-    /// take, and those of natural handlers that stage messages.
+    /// Returns the deliveries that can run or be stored together, which have the turn of their keys. All others are processed
+    /// alone: the unfit, those that the database has refused or held up before, those whose failure is not recorded yet, those
+    /// that several handlers take, those of natural handlers that stage messages, those whose key is in flight elsewhere in this
+    /// process, and a different message under a key of the batch.
     ///
     /// `spans`: one for each delivery.
     fn admit<'a, 'd: 'a>(&'a self, batch: &mut [(&'d Delivery, &mut Carried)], spans: &[Span]) -> Admitted<'a, S> {
@@ -124,8 +121,8 @@ impl<S: Store> Pipeline<S> {
         }
         // The sort is stable: the first of a key is the one that arrived first.
         fit.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
-        let (mut works, mut copies, mut stored, mut behind) =
-            (Vec::<Work<'_, S>>::with_capacity(fit.len()), Vec::new(), Vec::new(), Vec::new());
+        let (mut works, mut copies, mut stored) =
+            (Vec::<Work<'_, S>>::with_capacity(fit.len()), Vec::new(), Vec::new());
         for mut work in fit {
             let first = works.last().filter(|first| first.identity.place() == work.identity.place());
             if let Some(first) = first
@@ -135,8 +132,8 @@ impl<S: Store> Pipeline<S> {
                 continue;
             }
             // With `.inbox()` there are no lanes, so none of its key runs.
-            let key = (work.identity.handler, &work.identity.key);
-            let has_turn = self.settings.inbox || batch[work.at].1.keys.take(&self.key_locks, [key]);
+            let (key, keys) = ((work.identity.handler, &work.identity.key), &mut batch[work.at].1.keys);
+            let has_turn = self.settings.inbox || keys.take(&self.key_locks, [key]);
             // The row is the intent of its external call.
             let stores_first = self.stores_first(work.delivery) || work.route.external.is_some();
             if has_turn && !stores_first && may_share(work.route) {
@@ -144,13 +141,14 @@ impl<S: Store> Pipeline<S> {
                 continue;
             }
             dropped("a message", work.job.take());
-            if !has_turn {
-                behind.push(work.at);
-            } else if stores_first {
-                stored.push(work);
+            match has_turn {
+                true if stores_first => stored.push(work),
+                true => {}
+                // It queues once it is processed alone: while it waited here, those behind it would wait for the batch.
+                false => keys.clear(),
             }
         }
-        Admitted { works, copies, stored, behind }
+        Admitted { works, copies, stored }
     }
 }
 
