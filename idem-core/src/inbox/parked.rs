@@ -17,11 +17,14 @@ use super::result::{REFUSED, rejected};
 
 /// The rows that wait, until a task takes them.
 pub(crate) struct ParkedRows {
-    queue: (Sender<(Row, KeptFor)>, Receiver<(Row, KeptFor)>),
+    queue: (Sender<Kept>, Receiver<Kept>),
     room: Arc<Semaphore>,
 }
 
-/// Why a row waits here, and what ends that. It keeps its token and its lease, and its start is refunded.
+/// A row that waits. It keeps its token and its lease, and its start is refunded.
+type Kept = (Row, KeptFor);
+
+/// Why a row waits here, and what ends that.
 pub(super) enum KeptFor {
     /// Its codec prepares.
     Codec(Preparing),
