@@ -6,8 +6,7 @@ use std::time::Duration;
 use crate::external::{CallLimits, CallReply, Doubt};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::run::Failure;
-use crate::runtime::{Ended, Permit, Pipeline, Running, Wait};
+use crate::runtime::{Permit, Pipeline, Running};
 use crate::store::{Row, called_for};
 use crate::{Outcome, Reason, Store};
 
@@ -114,9 +113,8 @@ impl<S: Store> Pipeline<S> {
     /// handler prepares, or if the codec has just prepared and has forgotten the result.
     async fn prepare_call(&self, route: &Route<S>, row: &Row, is_first: bool, left: Duration) -> Option<Outcome> {
         match self.prepare(self.turn_to_prepare(row), route, &row.delivery, Some((row.id, Some(left)))).await {
-            Err(Ended::Failed(Failure { error, .. })) => self.end_call(row, Reason::Undecodable, error, is_first).await,
-            Err(Ended::Park(Wait::After(due))) => self.give_back_call(row, is_first, due).await,
-            _ => self.give_back_call(row, is_first, Duration::ZERO).await,
+            Ok(due) => self.give_back_call(row, is_first, due).await,
+            Err(error) => self.end_call(row, Reason::Undecodable, error, is_first).await,
         }
     }
 

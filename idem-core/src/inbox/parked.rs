@@ -9,9 +9,8 @@ use futures_util::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::run::Failure;
-use crate::runtime::{Ended, Pipeline, Preparing, Wait, refused_wait};
-use crate::store::{Row, RowResult, Ticket};
-use crate::take_over::Entry;
+use crate::runtime::{Ended, Pipeline, Preparing, refused_wait};
+use crate::store::{Row, RowResult};
 use crate::{Outcome, Reason, Store};
 
 use super::result::{REFUSED, rejected};
@@ -79,10 +78,10 @@ impl<S: Store> Pipeline<S> {
 
     /// Keeps the rows that wait here, until no more rows run and none is left.
     pub(super) async fn keep_parked_rows(&self) {
-        self.parked_rows.queue.1.clone().for_each_concurrent(None, |kept| self.keep_row(kept)).await;
+        self.parked_rows.queue.1.clone().for_each_concurrent(None, |(row, work)| self.keep_row(row, work)).await;
     }
 
-    async fn keep_row(&self, (row, work): Kept) {
+    async fn keep_row(&self, row: Row, work: KeptFor) {
         let _held = self.leases.hold([&row]);
         let work = pin!(async {
             match work {
@@ -96,79 +95,54 @@ impl<S: Store> Pipeline<S> {
 
     /// Runs the preparation for a row, and gives the row back: due at once if it has succeeded.
     async fn prepare_row(&self, row: &Row, turn: Preparing) -> Option<Outcome> {
-        let due = match self.draining.run_until_cancelled(self.prepare_codec_of(row, turn)).await {
-            Some(Err(Ended::Failed(Failure { error, .. }))) => {
+        let prepared = self.draining.run_until_cancelled(async {
+            let route = match row.identity.has_key() {
+                true => self.routes.get(row.identity.handler),
+                // Its handler is looked up again.
+                false => self.unprepared(&self.routes.takers_of_row(row), &row.delivery).await,
+            };
+            match route {
+                Some(route) => self.prepare(Ok(turn), route, &row.delivery, Some((row.id, None))).await,
+                // The run of the row reports the reason.
+                None => Ok(Duration::ZERO),
+            }
+        });
+        let due = match prepared.await.unwrap_or(Ok(Duration::ZERO)) {
+            Ok(due) => due,
+            Err(error) => {
                 let result = RowResult::Dead { reason: Reason::Undecodable, error: error.clone() };
-                match self.record_parked(row, &result, None).await {
+                match self.try_to_record(row, &result, Some(0)).await {
                     Ok(()) => return Some(rejected(row, Reason::Undecodable, error)),
                     Err(Ended::Park(_)) => REFUSED,
                     Err(_) => return None,
                 }
             }
-            Some(Err(Ended::Park(Wait::After(due)))) => due,
-            _ => Duration::ZERO,
         };
-        let _ = self.record_parked(row, &RowResult::Released { due }, None).await;
+        let _ = self.try_to_record(row, &RowResult::Released { due }, Some(0)).await;
         None
     }
 
     /// Records a failure that the database has refused to record. It is tried again after longer and longer waits. If the
-    /// worker drains before, the row is given back, and runs again.
+    /// worker drains before, the row is given back, and runs again. One that its handler has committed is gone, and cannot be given
+    /// back: it is tried once more then.
     pub(super) async fn record_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
-        if let Some(left_by) = &failure.left_by {
-            return self.store_committed_later(row, &failure, left_by).await;
+        let is_gone = failure.left_by.is_some();
+        if !is_gone {
+            self.refund_start(row).await;
         }
-        self.refund_start(row).await;
-        let result = failure.result();
         for tries in 1.. {
-            if self.draining.run_until_cancelled(tokio::time::sleep(refused_wait(tries - 1))).await.is_none() {
+            let wait = tokio::time::sleep(refused_wait(tries - 1));
+            let drains = self.draining.run_until_cancelled(wait).await.is_none();
+            if drains && !is_gone {
                 break;
             }
-            match self.record_parked(row, &result, Some(tries + 1)).await {
-                Ok(()) => return Some(failure.logged(row.id)),
-                Err(Ended::Park(_)) => {}
-                Err(_) => return None,
+            match self.try_to_charge(row, &failure, Some(tries + 1)).await {
+                Err(Ended::Park(_)) if !drains => {}
+                written => return written.ok(),
             }
         }
-        let _ = self.record_parked(row, &RowResult::Released { due: Duration::ZERO }, None).await;
+        let _ = self.try_to_record(row, &RowResult::Released { due: Duration::ZERO }, Some(0)).await;
         None
-    }
-
-    /// Does the same for a row that its handler has committed: it is gone, and cannot be given back. It is tried once more when
-    /// the worker drains.
-    async fn store_committed_later(&self, row: &Row, failure: &Failure, left_by: &Ticket) -> Option<Outcome> {
-        let entry = Entry::failed(row.identity.clone(), &row.delivery, failure);
-        let mut tries = 0;
-        loop {
-            let drains = self.draining.run_until_cancelled(tokio::time::sleep(refused_wait(tries))).await.is_none();
-            match self.store_committed(&entry, left_by).await {
-                Ended::Done(outcome) => return Some(outcome),
-                _ if drains => return None,
-                _ => tries += 1,
-            }
-        }
-    }
-
-    /// Records the result of a row that waits here on the inbox's own connection, since these rows have no slot.
-    async fn record_parked(&self, row: &Row, result: &RowResult, tries: Option<usize>) -> Result<(), Ended> {
-        let write = || async {
-            let _own = self.own_statements.lock().await;
-            self.store.record_result(row, result).await
-        };
-        self.insist_for(row, tries, write).await
-    }
-
-    async fn prepare_codec_of(&self, row: &Row, turn: Preparing) -> Result<(), Ended> {
-        let route = match row.identity.has_key() {
-            true => self.routes.get(row.identity.handler),
-            // Its handler is looked up again.
-            false => self.unprepared(&self.routes.takers_of_row(row), &row.delivery).await,
-        };
-        match route {
-            Some(route) => self.prepare(Ok(turn), route, &row.delivery, Some((row.id, None))).await,
-            // The run of the row reports the reason.
-            None => Ok(()),
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{Instrument, Span};
 
 use crate::run::Failure;
-use crate::runtime::{Ended, Pipeline, jittered};
+use crate::runtime::{Ended, Pipeline, Wait, jittered};
 use crate::store::{Row, RowResult};
 use crate::{Outcome, Reason, Store, telemetry};
 
@@ -22,18 +22,26 @@ impl<S: Store> Pipeline<S> {
     /// Records the result of a row. Returns whether it was written. A refused row is given back for a while, uncharged; if that
     /// is refused as well, its lease expires.
     pub(super) async fn record_result(&self, row: &Row, result: &RowResult) -> bool {
-        let written = self.try_to_record(row, result).await;
+        let written = self.try_to_record(row, result, None).await;
         if let Err(Ended::Park(_)) = &written
             && matches!(result, RowResult::Broke { .. } | RowResult::Dead { .. })
         {
-            let _ = self.try_to_record(row, &RowResult::GivenBack { due: jittered(REFUSED) }).await;
+            let _ = self.try_to_record(row, &RowResult::GivenBack { due: jittered(REFUSED) }, None).await;
         }
         written.is_ok()
     }
 
-    /// Records the result of a row.
-    pub(super) async fn try_to_record(&self, row: &Row, result: &RowResult) -> Result<(), Ended> {
-        let written = self.insist_for(row, None, || self.store.record_result(row, result)).await;
+    /// Records the result of a row. `tries`: how often that was tried before, if the row waits in this process, outside the
+    /// slots. Such a row uses the inbox's own connection.
+    pub(super) async fn try_to_record(&self, row: &Row, result: &RowResult, tries: Option<usize>) -> Result<(), Ended> {
+        let write = || async {
+            let _own = match tries {
+                Some(_) => Some(self.own_statements.lock().await),
+                None => None,
+            };
+            self.store.record_result(row, result).await
+        };
+        let written = self.insist_for(row, tries, write).await;
         if written.is_err() {
             Span::current().record("idem.outcome", "unknown");
         }
@@ -68,9 +76,9 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    /// Gives back a row whose external call another version of the service has made: a handler without that call would ignore
-    /// its answer, and may call by itself. One of such messages is logged each minute.
-    pub(super) async fn leave_to_caller(&self, row: &Row) {
+    /// Leaves a row for a while whose external call another version of the service has made: a handler without that call would
+    /// ignore its answer, and may call by itself. One of such messages is logged each minute.
+    pub(super) fn left_to_caller(&self, row: &Row) -> Ended {
         if self.left_to_callers.allows(TELL) {
             tracing::warn!(
                 id = row.id,
@@ -78,7 +86,7 @@ impl<S: Store> Pipeline<S> {
                 "a message waits for a version of the service whose handler makes its external call"
             );
         }
-        self.snooze(row, jittered(OTHER_VERSION)).await;
+        Ended::Park(Wait::After(jittered(OTHER_VERSION)))
     }
 
     /// Refunds the start of a row that has not run: its lease was lost, or it waits in this process. If that fails, it is

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::caught::dropped;
 use crate::external::{CallLimits, without_kind};
-use crate::routes::Route;
 use crate::run::{Failure, Work};
 use crate::runtime::{Ended, Pipeline, Running, Wait, jittered, warn_of_refusal};
 use crate::store::{MAX_BREAKS, Row, RowResult};
@@ -28,54 +27,84 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn finish_row(&self, row: &Row, ended: Ended, running: &Running) {
         // Pinned first, like other large futures: each call would move the whole future.
         let work = pin!(async {
-            match ended {
-                Ended::Again(_) if !row.identity.has_key() => self.readmit(row, running).await,
-                Ended::Again(_) => self.run_row(row, running).await,
+            let ended = match ended {
+                Ended::Again(_) => self.run_row(row, running).await?,
                 Ended::Done(outcome) => {
                     let meters = self.routes.meters(row.identity.handler);
                     row.waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited));
-                    Some(outcome)
+                    return Some(outcome);
                 }
-                ended => self.record(row, ended).await,
-            }
+                ended => ended,
+            };
+            self.record(row, ended).await
         });
         self.report_row(row, work).await;
     }
 
-    /// Leaves a row to its external call, if it has no answer yet; or to a version of the service that makes the call, if
-    /// this one does not. One with the answer of another call is dead. Returns the outcome of a row that is not run.
-    async fn left(&self, route: &Route<S>, row: &Row) -> Option<Option<Outcome>> {
+    /// Runs a row by itself, and returns what has become of it; `None` if nothing is left to record. A row is left to its external
+    /// call, if it has no answer yet, or to a version of the service that makes the call, if this one does not. One with the answer
+    /// of another call is dead.
+    async fn run_row(&self, row: &Row, running: &Running) -> Option<Ended> {
+        if !row.identity.has_key() {
+            return self.readmit(row, running).await;
+        }
+        let route = self.routes.get(row.identity.handler)?;
         match &route.external {
             Some(call) if row.answer.is_none() => {
                 // The row takes it if it has none yet.
                 let provider_key = call.first_provider_key(&row.identity, &row.delivery);
                 self.record_result(row, &RowResult::LeftToCall { provider_key }).await;
                 self.wake_inbox();
+                return None;
             }
             Some(call) if !call.limits.is_of(row) => {
-                return Some(self.reject(row, Reason::Permanent, of_another(row, &call.limits)).await);
+                return Some(Ended::Failed(Failure::new(Err(Reason::Permanent), of_another(row, &call.limits))));
             }
-            None if row.may_have_called() => self.leave_to_caller(row).await,
-            _ => return None,
-        }
-        Some(None)
-    }
-
-    /// Runs a row by itself, and records what has become of it. Returns `None` if there is no outcome.
-    async fn run_row(&self, row: &Row, running: &Running) -> Option<Outcome> {
-        let route = self.routes.get(row.identity.handler)?;
-        if let Some(left) = self.left(route, row).await {
-            return left;
+            None if row.may_have_called() => return Some(self.left_to_caller(row)),
+            _ => {}
         }
         let mut work = Work::of_row(route, row);
-        let ended = self.run(slice::from_mut(&mut work), running).await.pop()?;
+        let ended = self.run(slice::from_mut(&mut work), running).await.pop();
         // The drop of a message is user code, and the record may take as long as an outage.
         dropped("a message", work);
-        self.record(row, ended).await
+        ended
+    }
+
+    /// Sends a replayed row that has no key back through decode and key.
+    ///
+    /// Replaces it by one with a claim for each handler that takes it now, which runs like any other; or
+    /// its message is a duplicate or conflict of one that was taken over meanwhile. Reports the outcome of each handler, and then
+    /// returns `None`; otherwise what has become of the row.
+    async fn readmit(&self, row: &Row, running: &Running) -> Option<Ended> {
+        let Some(user_code) = running.user_code() else { return Some(Ended::Park(Wait::Free)) };
+        let routes = self.routes.takers_of_row(row);
+        let (mut entries, is_unprepared) = self.shares(&row.delivery, &routes);
+        drop(user_code);
+        if is_unprepared {
+            return Some(Ended::Park(Wait::Codec));
+        }
+        // One that no other handler can take either is dead as it is.
+        let unfit = match (&routes[..], &entries[..]) {
+            ([], _) => Some(Failure::unfit(self.routes.untaken(&row.delivery))),
+            ([_], [entry]) if !entry.identity.has_key() => Some(entry.failure.clone().into_owned()),
+            _ => None,
+        };
+        if let Some(failure) = unfit {
+            return Some(Ended::Failed(failure));
+        }
+        entries.iter_mut().for_each(|entry| entry.replaces = Some(row));
+        let shared = match self.store_shared(&entries).await {
+            Ok(shared) => shared,
+            Err(ended) => return Some(ended),
+        };
+        for (identity, outcome) in shared.outcomes {
+            self.emit(self.routes.get(identity.handler), identity.known_key(), &row.delivery, &outcome);
+        }
+        None
     }
 
     /// Records what has become of a row, unless it is processed: then its run has removed it. Returns its outcome, if it has one.
-    pub(super) async fn record(&self, row: &Row, ended: Ended) -> Option<Outcome> {
+    async fn record(&self, row: &Row, ended: Ended) -> Option<Outcome> {
         let due = match ended {
             Ended::Done(outcome) => return Some(outcome),
             Ended::Failed(Failure { attempts: 0, next: Err(reason), error, .. }) => {
@@ -97,34 +126,37 @@ impl<S: Store> Pipeline<S> {
         self.snooze(row, due).await
     }
 
-    /// Records a failure of the row.
+    /// Records a failure of the row. If the database refuses that, the row is kept here, outside its slot, until it is recorded.
+    /// If too many wait, it is given back, and runs again; but one that its handler has committed is gone from the inbox, and
+    /// waits in its slot.
     async fn charge_row(&self, row: &Row, failure: Failure) -> Option<Outcome> {
-        let written = match &failure.left_by {
-            None => self.try_to_record(row, &failure.result()).await,
-            Some(left_by) => {
-                let entry = Entry::failed(row.identity.clone(), &row.delivery, &failure);
-                match self.store_committed(&entry, left_by).await {
-                    Ended::Done(outcome) => return Some(outcome),
-                    ended => Err(ended),
-                }
-            }
-        };
-        match written {
-            Ok(()) => Some(failure.logged(row.id)),
-            Err(Ended::Park(_)) => self.charge_row_later(row, failure).await,
-            Err(_) => None,
+        match self.try_to_charge(row, &failure, None).await {
+            Err(Ended::Park(_)) => {}
+            written => return written.ok(),
         }
-    }
-
-    /// Keeps a row here, outside its slot, until the database records its failure. If too many wait, it is given back, and runs
-    /// again; but one that its handler has committed is gone from the inbox, and waits in its slot.
-    async fn charge_row_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
         match self.parked_rows.room(row) {
             Some(room) => self.parked_rows.park(row, KeptFor::Record(failure, room)),
             None if failure.left_by.is_some() => return self.record_later(row, failure).await,
             None => return self.snooze(row, jittered(REFUSED)).await,
         }
         None
+    }
+
+    /// Records a failure of the row, or makes it dead if its handler has committed it. `tries`: as for
+    /// [`try_to_record`](Self::try_to_record).
+    pub(super) async fn try_to_charge(
+        &self,
+        row: &Row,
+        failure: &Failure,
+        tries: Option<usize>,
+    ) -> Result<Outcome, Ended> {
+        let Some(left_by) = &failure.left_by else {
+            return self.try_to_record(row, &failure.result(), tries).await.map(|()| failure.logged(row.id));
+        };
+        match self.store_committed(&Entry::failed(row.identity.clone(), &row.delivery, failure), left_by).await {
+            Ended::Done(outcome) => Ok(outcome),
+            ended => Err(ended),
+        }
     }
 
     /// Records that the run lost its connection. No failure is charged, but a count detects a message that breaks its

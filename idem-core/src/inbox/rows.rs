@@ -22,7 +22,7 @@ impl<S: Store> Pipeline<S> {
         let _held = self.leases.hold(rows);
         let admitted = running.user_code().map(|_user_code| self.admit_rows(rows));
         let ended = match admitted {
-            Some(mut works) => self.run_together(&mut works, rows.len(), running).await,
+            Some(works) => self.run_together(works, rows.len(), running).await,
             None => rows.iter().map(|_| Ended::Park(Wait::Free)).collect(),
         };
         Box::pin(self.finish_rows(rows, ended, slots, running)).await;

@@ -4,23 +4,29 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Permit, Pipeline, Running, jittered};
-use crate::store::{CRASHED_AT_ONCE, Row, RowKind, StoreError, TakeLimit};
+use crate::store::{CRASHED_AT_ONCE, HandlerId, Row, RowKind, StoreError, TakeLimit};
 
+use super::looks::Looks;
 use super::memory::Memory;
-use super::taker::{POLL_DUE, Taker};
+
+/// How long rows are taken without a poll while all slots are in demand. A suspect stops new starts up to that much
+/// later.
+pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 
 /// Runs the inbox of a worker until it drains, and then finishes what runs.
 ///
 /// Any number of processes may do so: each row is taken by one of them at a time.
 pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     let mut runner = Runner {
-        taker: Taker::new(pipeline.clone()),
+        handlers: pipeline.routes.ids(),
+        looks: Looks::default(),
         slots: Arc::new(Semaphore::new(pipeline.settings.inbox_concurrency())),
         memory: Memory::default(),
         pipeline: pipeline.clone(),
@@ -36,9 +42,11 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     }
 }
 
-struct Runner<S: Store> {
-    pipeline: Arc<Pipeline<S>>,
-    taker: Taker<S>,
+/// Takes the due rows of a worker's handlers, and runs them.
+pub(super) struct Runner<S: Store> {
+    pub(super) pipeline: Arc<Pipeline<S>>,
+    pub(super) handlers: Vec<HandlerId>,
+    pub(super) looks: Looks,
     slots: Arc<Semaphore>,
     memory: Memory,
     /// The time of the last poll, as long as more rows are due than there are slots.
@@ -73,11 +81,10 @@ impl<S: Store> Runner<S> {
         let lease = self.pipeline.settings.lease;
         let own = self.pipeline.own_statements.lock().await;
         let began = Instant::now();
-        let due = store.poll_due(&self.taker.handlers, lease, self.taker.looks.due(began)).await?;
+        let due = store.poll_due(&self.handlers, lease, self.looks.due(began)).await?;
         self.polled = Some(Instant::now());
-        self.taker.looks.polled(began, due.ordinary, due.suspect || due.alone);
-        let crashed =
-            if due.crashed { store.dead_letter_crashed(&self.taker.handlers, lease).await? } else { Vec::new() };
+        self.looks.polled(began, due.ordinary, due.suspect || due.alone);
+        let crashed = if due.crashed { store.dead_letter_crashed(&self.handlers, lease).await? } else { Vec::new() };
         drop(own);
         // If the process ends here, or the response was lost, these dead letters are never reported.
         for row in &crashed {
@@ -85,8 +92,8 @@ impl<S: Store> Runner<S> {
         }
         // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
         let others = due.ordinary && !self.pipeline.is_outbox_full();
-        let mut suspects = due.suspect && self.taker.suspects(RowKind::Suspect, others).await?;
-        suspects |= due.alone && self.taker.suspects(RowKind::Alone, others).await?;
+        let mut suspects = due.suspect && self.suspects(RowKind::Suspect, others).await?;
+        suspects |= due.alone && self.suspects(RowKind::Alone, others).await?;
         let ordinary = due.ordinary && self.ordinary(tasks).await?;
         Ok(suspects || ordinary || crashed.len() == CRASHED_AT_ONCE as usize)
     }
@@ -109,11 +116,11 @@ impl<S: Store> Runner<S> {
         let size = self.pipeline.throttle.size();
         let began = Instant::now();
         let (rows, bytes) = self.memory.limit(slots.len() * size);
-        let wanted = TakeLimit { rows, bytes, since: self.taker.looks.take(began) };
-        let taken = self.taker.take(RowKind::Ordinary, wanted, permit).await?;
+        let wanted = TakeLimit { rows, bytes, since: self.looks.take(began) };
+        let taken = self.take(RowKind::Ordinary, wanted, permit).await?;
         // The rows that were given back are due: without a rest they would be taken again and again during the outage.
         let Some((rows, permit)) = taken else { return Ok(false) };
-        self.taker.looks.taken(began, &rows);
+        self.looks.taken(began, &rows);
         let all = rows.len() == wanted.rows || bytes_of(&rows) >= wanted.bytes;
         // Spread over the slots, rather than in one batch that leaves the other slots idle.
         let size = rows.len().div_ceil(slots.len()).clamp(1, size);
@@ -133,6 +140,59 @@ impl<S: Store> Runner<S> {
             });
         }
         Ok(all)
+    }
+
+    /// Takes rows under `lock`. The token is generated before the take, so that rows whose take got no response are found by
+    /// it, and can then begin. They may have been charged a start, so the lock is held until then, except in an outage: no
+    /// suspect of another database may wait for its end. Returns `None` after that: the rows were given back, since anything
+    /// may have started meanwhile.
+    pub(super) async fn take<L>(
+        &self,
+        kind: RowKind,
+        limit: TakeLimit,
+        lock: L,
+    ) -> Result<Option<(Vec<Row>, L)>, StoreError> {
+        let Pipeline { store, outage, stop, draining, .. } = &*self.pipeline;
+        let (token, mut lock) = (Uuid::new_v4(), Some(lock));
+        let asked = async {
+            let _own = self.pipeline.own_statements.lock().await;
+            store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await
+        };
+        let mut rows = match self.unless_away(&mut lock, asked).await {
+            Err(fault @ StoreError::ConnectionLost(_)) => {
+                outage.report(&fault);
+                // A lost connection is no outage until a ping fails, so the first read may come too early.
+                let found = outage.insist(stop, || store.rows_by_token(token));
+                let found = async {
+                    tokio::select! {
+                        biased;
+                        rows = found => rows.unwrap_or_default(),
+                        // A drain does not wait for the end of an outage.
+                        () = async { draining.cancelled().await; outage.began().await } => Vec::new(),
+                    }
+                };
+                Ok(self.unless_away(&mut lock, found).await)
+            }
+            answer => answer,
+        }?;
+        let Some(lock) = lock else {
+            let _held = self.pipeline.leases.hold(&rows);
+            join_all(rows.iter().map(|row| self.pipeline.snooze(row, Duration::ZERO))).await;
+            return Ok(None);
+        };
+        rows.iter_mut().for_each(|row| self.pipeline.complete(row));
+        Ok(Some((rows, lock)))
+    }
+
+    /// Waits for `work`. If the database becomes unavailable meanwhile, that ends `lock`: the wait may last as long as the outage.
+    async fn unless_away<L, T>(&self, lock: &mut Option<L>, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = self.pipeline.outage.began() => *lock = None,
+        }
+        work.await
     }
 }
 

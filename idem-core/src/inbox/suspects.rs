@@ -8,12 +8,12 @@ use crate::Store;
 use crate::runtime::{Ended, Isolated, Permit, Pipeline, Running, at};
 use crate::store::{LookBack, RowKind, StoreError, TakeLimit};
 
-use super::taker::{POLL_DUE, Taker};
+use super::runner::{POLL_DUE, Runner};
 
 /// How often a process looks whether a suspect is still due for which it waits: another one may have fetched it.
 const LOOK: Duration = Duration::from_secs(1);
 
-impl<S: Store> Taker<S> {
+impl<S: Store> Runner<S> {
     /// Runs suspects of this kind, one after another. Returns whether one was run: then more may be due.
     ///
     /// Those beside which direct deliveries go on share one quiet period of the inbox, as many as fit into it. If a row

@@ -9,7 +9,7 @@ use super::Carried;
 
 /// After this many tries in a row without an answer, a delivery counts as refused. If another transaction holds its claim for
 /// as long, the database is pinged.
-pub(crate) const UNANSWERED: usize = 3;
+const UNANSWERED: usize = 3;
 
 impl<S: Store> Pipeline<S> {
     /// Counts a try in vain, and returns the time until the next one, which grows from try to try. Any other reason is returned as

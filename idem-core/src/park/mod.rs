@@ -4,7 +4,7 @@
 //! | file | contents |
 //! |---|---|
 //! | this one | the task in which all parked deliveries wait |
-//! | `arrival` | a delivery that can run, and the state that it keeps |
+//! | `arrival` | a delivery that can run, the state that it keeps, and the queues |
 //! | `until` | each wait |
 //! | `in_vain` | how long a delivery waits whose try was in vain |
 //! | `blocked` | the gauges |
@@ -26,8 +26,7 @@ use crate::{Acker, Store};
 
 use blocked::Blocked;
 
-pub(crate) use arrival::{Arrival, Carried};
-pub(crate) use in_vain::UNANSWERED;
+pub(crate) use arrival::{Arrival, Arrivals, Carried};
 
 /// A delivery that cannot run now. It keeps its places in the queues of its keys.
 pub(crate) struct Parked<A> {
@@ -38,14 +37,12 @@ pub(crate) struct Parked<A> {
 /// How often the age of the oldest blocked delivery is shown.
 const SHOW: Duration = Duration::from_secs(1);
 
-/// Keeps parked deliveries, and passes each to the lanes when its wait ends; a redelivered one that is not ordered to those
-/// that are stored, as when it was received. Returns once `parked` is closed and empty and no delivery waits. The worker's
-/// drain closes it and ends the waits.
+/// Keeps parked deliveries, and passes each on when its wait ends. Returns once `parked` is closed and empty and no delivery
+/// waits. The worker's drain closes it and ends the waits.
 pub(crate) async fn run<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
     parked: Receiver<Parked<A>>,
-    lanes: Sender<Arrival<A>>,
-    to_store: Sender<Arrival<A>>,
+    queues: Arc<Arrivals<A>>,
 ) {
     let (mut waits, mut open) = (FuturesUnordered::new(), true);
     let (mut blocked, mut show) = (Blocked::new(&pipeline.metrics), interval(SHOW));
@@ -61,12 +58,8 @@ pub(crate) async fn run<S: Store, A: Acker>(
             },
             Some((ended, place)) = waits.next() => {
                 blocked.leave(place);
-                if let Some(arrival) = ended.flatten() {
-                    let stored = arrival.delivery.ordering_key.is_none() && arrival.delivery.redelivered();
-                    // A drain may have closed the queue meanwhile.
-                    if let Err(closed) = if stored { &to_store } else { &lanes }.try_send(arrival) {
-                        pipeline.release(closed.into_inner().acker).await;
-                    }
+                if let Some(closed) = ended.flatten().and_then(|arrival| queues.pass(arrival)) {
+                    pipeline.release(closed.acker).await;
                 }
             }
             _ = show.tick(), if !blocked.is_empty() => blocked.show(),

@@ -1,102 +1,162 @@
-//! Processes deliveries in batches.
+//! Processes the deliveries that are available at a time, one or a batch, and decides which of them run, or are stored, together.
 
 use std::pin::pin;
 
 use async_channel::Sender;
-use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
-use tokio::sync::Semaphore;
-use tracing::Instrument;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::{Instrument, Span};
 
+use crate::caught::dropped;
 use crate::park::{Arrival, Carried, Parked};
-use crate::runtime::{Ended, Permit, Pipeline, Running, extended};
-use crate::{Acker, Delivery, Key, Outcome, Store, telemetry};
+use crate::routes::Route;
+use crate::run::Work;
+use crate::runtime::{Ended, Permit, Pipeline, Running, Wait, extended};
+use crate::take_over::Entry;
+use crate::{Acker, Delivery, Store, telemetry};
+
+/// The deliveries of a batch that run, or are stored, together. Both are in claim order: two transactions that claim in the
+/// same order cannot deadlock.
+struct Admitted<'a, S: Store> {
+    works: Vec<Work<'a, S>>,
+    /// The indices in the batch of the duplicates of those that run, each with that of its first, whose result is its own.
+    copies: Vec<(usize, usize)>,
+    /// Those that are stored, without their messages. With `.inbox()`, duplicates and conflicts are among them.
+    stored: Vec<Work<'a, S>>,
+}
 
 impl<S: Store> Pipeline<S> {
-    /// Processes the available deliveries, one or a batch, and leaves `batch` empty. A delivery that cannot run now is parked
-    /// at once.
-    pub(crate) async fn deliver_some<A: Acker>(&self, batch: &mut Vec<Arrival<A>>, parked: &Sender<Parked<A>>) {
-        if batch.len() > 1 {
-            // Boxed: it is large, and a worker without batches would carry it unused.
-            Box::pin(self.deliver_all(std::mem::take(batch), parked)).await;
-        } else if let Some(arrival) = batch.pop()
-            && let Some(delivery) = self.deliver(None, arrival).await
-        {
-            self.park(delivery, parked).await;
-        }
-    }
-
-    /// Processes a batch. Each delivery is settled by its own result, or left to the broker if it is lost. Those that cannot run
-    /// now are parked.
-    async fn deliver_all<A: Acker>(&self, mut batch: Vec<Arrival<A>>, parked: &Sender<Parked<A>>) {
-        batch.retain(|arrival| arrival.acker.is_live());
-        let parts = batch.iter_mut().map(|Arrival { delivery, acker, carried }| (acker, (&**delivery, carried)));
-        let (mut ackers, mut messages): (Vec<_>, Vec<_>) = parts.unzip();
-        let ended = extended(&mut ackers, self.run_batch(&mut messages)).await;
-        let (mut done, mut alone, mut stopped) = (Vec::new(), Vec::new(), Vec::new());
-        for (mut arrival, ended) in batch.into_iter().zip(ended) {
-            match ended {
-                Ended::Done(outcome) => {
-                    self.brake.fit(&outcome);
-                    done.push((arrival.delivery, arrival.acker, arrival.carried.key, outcome));
-                }
-                Ended::Stopped => stopped.push(arrival.acker),
-                ended => {
-                    arrival.delivery.redelivered |= matches!(ended, Ended::Broke(_));
-                    alone.push(arrival);
-                }
-            }
-        }
-        // Settled concurrently: a broker that confirms each ack confirms all of them in the time of one.
-        let settle = async |(delivery, acker, key, outcome): (Box<Delivery>, A, Option<Key>, Outcome)| {
-            let span = telemetry::span(self.system, &self.consumer, &delivery);
-            async {
-                self.settle(acker).await;
-                self.emit(self.routes.find(&delivery).ok(), key.as_ref(), &delivery, &outcome);
-            }
-            .instrument(span)
-            .await;
-        };
-        stream::iter(done).for_each_concurrent(None, settle).await;
-        join_all(stopped.into_iter().map(|acker| self.release(acker))).await;
-        // One at a time on the lane's connection, so that a batch of failures uses no more connections than any other.
-        // Each lease is extended while its delivery waits, and one that is held up does not delay the others. They are
-        // unordered, since batches are rejected with an order; so none of them waits for its row.
-        let connection = Semaphore::new(1);
-        self.deliver_each(Some(&connection), alone, parked).await;
-    }
-
-    /// Processes each of the deliveries by itself, all of them concurrently, in `room` as [`deliver`](Self::deliver) does. Those
-    /// that cannot run now are parked.
-    pub(crate) async fn deliver_each<A: Acker>(
+    /// Processes the available deliveries, one or a batch, and leaves `batch` empty. Each is settled by its own result, parked at
+    /// once if it cannot run now, or left to the broker if it is lost. `permit`: that to store a batch beside the lanes.
+    pub(crate) async fn deliver_some<A: Acker>(
         &self,
-        room: Option<&Semaphore>,
-        alone: Vec<Arrival<A>>,
+        batch: &mut Vec<Arrival<A>>,
+        permit: Option<OwnedSemaphorePermit>,
         parked: &Sender<Parked<A>>,
     ) {
-        let deliver = async |arrival: Arrival<A>| {
-            if let Some(delivery) = self.deliver(room, arrival).await {
-                self.park(delivery, parked).await;
+        if batch.len() > 1 || permit.is_some() {
+            // Boxed: it is large, and a worker without batches would carry it unused.
+            Box::pin(self.deliver_all(std::mem::take(batch), permit, parked)).await;
+        } else if let Some(arrival) = batch.pop() {
+            self.deliver(None, arrival, parked).await;
+        }
+    }
+
+    /// Processes a batch: together those that can be, and then the others.
+    async fn deliver_all<A: Acker>(
+        &self,
+        mut batch: Vec<Arrival<A>>,
+        permit: Option<OwnedSemaphorePermit>,
+        parked: &Sender<Parked<A>>,
+    ) {
+        batch.retain(|arrival| arrival.acker.is_live());
+        let span = |arrival: &Arrival<A>| telemetry::span(self.system, &self.consumer, &arrival.delivery);
+        let spans: Vec<Span> = batch.iter().map(span).collect();
+        let parts = batch.iter_mut().map(|Arrival { delivery, acker, carried }| (acker, (&**delivery, carried)));
+        let (mut ackers, mut messages): (Vec<_>, Vec<_>) = parts.unzip();
+        let ended = extended(&mut ackers, self.try_together(&mut messages, &spans)).await;
+        let (mut done, mut alone) = (Vec::new(), Vec::new());
+        for ((arrival, ended), span) in batch.into_iter().zip(ended).zip(spans) {
+            match ended {
+                Ended::Again(_) => alone.push(arrival),
+                ended => done.push((arrival, ended, span)),
             }
+        }
+        // Those of a lane run one at a time on its connection, so that a batch of failures uses no more connections than any
+        // other. Each lease is extended while its delivery waits, and one that is held up does not delay the others. They are
+        // unordered, since batches are rejected with an order; so none of them waits for its row.
+        let connection = Semaphore::new(1);
+        let room = permit.is_none().then_some(&connection);
+        drop(permit);
+        // Settled concurrently: a broker that confirms each ack confirms all of them in the time of one.
+        let finish = async |(arrival, ended, span): (Arrival<A>, Ended, Span)| {
+            self.finish(arrival, ended, parked).instrument(span).await;
         };
+        stream::iter(done).for_each_concurrent(None, finish).await;
+        let deliver = async |arrival: Arrival<A>| self.deliver(room, arrival, parked).await;
         stream::iter(alone).for_each_concurrent(None, deliver).await;
     }
 
-    /// Runs the deliveries that can run together, and returns what became of each; `Again` for those that run alone.
-    async fn run_batch(&self, batch: &mut [(&Delivery, &mut Carried)]) -> Vec<Ended> {
-        let running = Running::new(Permit::Direct(self.suspect_lock.direct().await));
-        let mut admitted = self.admit(batch);
-        for work in &admitted.works {
-            batch[work.at].1.key = Some(work.identity.key.clone());
+    /// Runs those that can run together, then stores those that can be stored together, and returns what became of each
+    /// delivery; `Again` for those that are processed alone.
+    async fn try_together(&self, batch: &mut [(&Delivery, &mut Carried)], spans: &[Span]) -> Vec<Ended> {
+        // A drain does not wait for a suspect that has the process to itself.
+        let beside = self.draining.run_until_cancelled(self.suspect_lock.direct()).await;
+        let Some(beside) = beside.filter(|_| !self.draining.is_cancelled() && self.outage.is_up()) else {
+            // Nothing begins now, and a drain releases what is parked.
+            return batch.iter().map(|_| Ended::Park(Wait::Free)).collect();
+        };
+        let running = Running::new(Permit::Direct(beside));
+        let Admitted { works, copies, stored } = self.admit(batch, spans);
+        let mut ended = running.during(&self.outage, pin!(self.run_together(works, batch.len(), &running))).await;
+        // No suspect has to wait for what is stored.
+        drop(running);
+        let entries = stored.into_iter().map(|work| {
+            let span = spans[work.at].clone();
+            (work.at, Entry { span, ..Entry::due(work.identity, work.delivery) })
+        });
+        let (places, entries): (Vec<usize>, Vec<Entry<'_>>) = entries.unzip();
+        if !entries.is_empty() {
+            let stored = self.store_many(&entries).await;
+            places.into_iter().zip(stored).for_each(|(place, stored)| ended[place] = stored);
         }
-        for (copy, first) in &admitted.copies {
-            batch[*copy].1.key = batch[*first].1.key.clone();
-        }
-        let run = pin!(self.run_together(&mut admitted.works, batch.len(), &running));
-        let mut ended = running.during(&self.outage, run).await;
-        for (copy, first) in &admitted.copies {
+        for (copy, first) in &copies {
             ended[*copy] = ended[*first].of_another();
         }
         ended
     }
+
+    /// Returns the deliveries that can run or be stored together, which have the turn of their keys. All others are processed
+    /// alone: the unfit, those that the database has refused or held up before, those whose failure is not recorded yet, those
+    /// that several handlers take, those of natural handlers that stage messages, those whose key is in flight elsewhere in this
+    /// process, and a different message under a key of the batch.
+    ///
+    /// `spans`: one for each delivery.
+    fn admit<'a, 'd: 'a>(&'a self, batch: &mut [(&'d Delivery, &mut Carried)], spans: &[Span]) -> Admitted<'a, S> {
+        let mut fit = Vec::with_capacity(batch.len());
+        for (at, &mut (delivery, ref mut carried)) in batch.iter_mut().enumerate() {
+            let fits = carried.tries == 0 && carried.charge.is_none() && !self.routes.are_several(delivery);
+            if fits && let Ok(work) = spans[at].in_scope(|| self.decode(delivery)) {
+                carried.key = Some(work.identity.key.clone());
+                fit.push(Work { at, ..work });
+            }
+        }
+        // The sort is stable: the first of a key is the one that arrived first.
+        fit.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
+        let (mut works, mut copies, mut stored) =
+            (Vec::<Work<'_, S>>::with_capacity(fit.len()), Vec::new(), Vec::new());
+        for mut work in fit {
+            let first = works.last().filter(|first| first.identity.place() == work.identity.place());
+            if let Some(first) = first
+                && first.identity.is_copy(work.identity.fingerprint)
+            {
+                copies.push((work.at, first.at));
+                continue;
+            }
+            // With `.inbox()` there are no lanes, so none of its key runs.
+            let (key, keys) = ((work.identity.handler, &work.identity.key), &mut batch[work.at].1.keys);
+            let has_turn = self.settings.inbox || keys.take(&self.key_locks, [key]);
+            // The row is the intent of its external call.
+            let stores_first = self.stores_first(work.delivery) || work.route.external.is_some();
+            if has_turn && !stores_first && may_share(work.route) {
+                works.push(work);
+                continue;
+            }
+            dropped("a message", work.job.take());
+            match has_turn {
+                true if stores_first => stored.push(work),
+                true => {}
+                // It queues once it is processed alone: while it waited here, those behind it would wait for the batch.
+                false => keys.clear(),
+            }
+        }
+        Admitted { works, copies, stored }
+    }
+}
+
+/// Returns whether a delivery of this handler may share a transaction. One that has no claim may run twice: if another
+/// handler runs COMMIT, all messages without claims run again. A handler that then finds its own writes could leave out
+/// what it has staged in the first run, which that COMMIT has not written.
+fn may_share<S: Store>(route: &Route<S>) -> bool {
+    !(route.is_unclaimed && route.handler.facts().stages)
 }

@@ -1,28 +1,27 @@
 //! The processing of one delivery from decode to settle.
 //!
-//! `worker/receive` puts each delivery into one of three queues. A lane (`worker/lane`) takes from one of them and calls
-//! `deliver_some` (`batch`). That function runs several deliveries as a batch, and passes a single one to
-//! [`Pipeline::deliver`]; without `.batch(n)`, there is always one. The steps that follow:
+//! `worker/receive` puts each delivery into one of three queues. A lane, or the task that stores (`worker/lane`), takes from one
+//! of them and calls `deliver_some` (`batch`). That function runs or stores several deliveries as a batch, and passes a single one
+//! to [`Pipeline::deliver`]. The steps that follow:
 //!
 //! | step | module |
 //! |---|---|
 //! | decode, key | `runtime/decode` |
-//! | lock the key in this process | `carried.keys.take`: `runtime/key_tickets`, `runtime/key_queue` |
+//! | lock the key in this process | `carried.keys.take`: `runtime/key_queue` |
 //! | claim, unless the handler is natural | `run/open`, `take_over/claim`, by the rules of `take_over/classify` |
 //! | handle, guard, commit | `run` |
 //! | failures | `run/blame` decides; `take_over/store` writes |
 //! | settle | `runtime/settle` |
 //!
-//! A delivery that cannot run now leaves this path: it is parked (`park`), and then starts over. Also here:
-//! `fan_out`, for deliveries that several handlers take; `batch`, for several deliveries, and `admit`, which of them run together.
+//! A delivery that cannot run now leaves this path: it is parked (`park`), and then starts over. Several deliveries are in `batch`.
 
-mod admit;
 mod batch;
-mod fan_out;
 
 use std::pin::pin;
 use std::slice;
+use std::time::Duration;
 
+use async_channel::Sender;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::Instrument;
 
@@ -30,51 +29,50 @@ use crate::park::{Arrival, Carried, Parked};
 use crate::registry::NoJob;
 use crate::run::{Failure, Work};
 use crate::runtime::{Direct, Ended, Permit, Pipeline, Running, Wait, extended, hold_wait};
-use crate::take_over::Entry;
+use crate::take_over::{Entry, Shared};
 use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
-    /// Tries to process one delivery until it is settled, or left to the broker because it is lost. Returns it if it has to be
-    /// parked; only an ordered delivery waits for its row. Takes a permit of `room`, if there is one, before it uses a
-    /// connection.
-    pub(crate) async fn deliver<A: Acker>(&self, room: Option<&Semaphore>, arrival: Arrival<A>) -> Option<Parked<A>> {
+    /// Tries to process one delivery, and settles or parks it; it is left to the broker if it is lost. Takes a permit of `room`,
+    /// if there is one, before it uses a connection.
+    async fn deliver<A: Acker>(&self, room: Option<&Semaphore>, arrival: Arrival<A>, parked: &Sender<Parked<A>>) {
         let span = telemetry::span(self.system, &self.consumer, &arrival.delivery);
         // Pinned first, like other large futures: a wrapper would move the whole future.
-        pin!(self.process(room, arrival)).instrument(span).await
+        pin!(self.process(room, arrival, parked)).instrument(span).await;
     }
 
-    /// Makes one try, and settles the delivery or returns it to be parked.
-    async fn process<A: Acker>(&self, room: Option<&Semaphore>, arrival: Arrival<A>) -> Option<Parked<A>> {
-        let Arrival { mut delivery, mut acker, mut carried } = arrival;
-        // A panic drains the worker before `carried` is dropped, which is declared earlier: the next delivery of an ordering
+    async fn process<A: Acker>(&self, room: Option<&Semaphore>, mut arrival: Arrival<A>, parked: &Sender<Parked<A>>) {
+        // A panic drains the worker before `arrival` is dropped, which is declared earlier: the next delivery of an ordering
         // key must not start while this one is unsettled.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
+        let Arrival { delivery, acker, carried } = &mut arrival;
         if !acker.is_live() {
             tracing::debug!("the delivery was lost; the broker redelivers it");
-            return None;
+            return;
         }
-        if self.draining.is_cancelled() {
-            self.release(acker).await;
-            return None;
-        }
-        let ended = if self.routes.are_several(&delivery) {
-            let shared = extended(&mut [&mut acker], pin!(self.fan_out(room, &delivery, &mut carried.keys))).await;
-            match shared {
-                Ok(shared) => {
-                    carried.keys.clear();
-                    self.settle_shared(acker, &delivery, &shared).await;
-                    return None;
-                }
-                Err(ended) => ended,
-            }
+        let ended = if self.draining.is_cancelled() {
+            Ended::Stopped
+        } else if self.routes.are_several(delivery) {
+            extended(&mut [acker], pin!(self.fan_out(room, delivery, carried))).await
         } else {
-            extended(&mut [&mut acker], pin!(self.attempt(room, &delivery, &mut carried))).await
+            extended(&mut [acker], pin!(self.attempt(room, delivery, carried))).await
         };
+        self.finish(arrival, ended, parked).await;
+    }
+
+    /// Settles a delivery by what became of it in one try, releases it, or parks it. Only an ordered delivery waits for its row.
+    async fn finish<A: Acker>(&self, arrival: Arrival<A>, ended: Ended, parked: &Sender<Parked<A>>) {
+        let Arrival { mut delivery, mut acker, mut carried } = arrival;
+        // As in `process`: a panic drains the worker before `carried` is dropped.
+        let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
         if let Some(outcome) = ended.confirmed() {
             if outcome.is_stored() {
                 acker.stored();
             }
-            self.brake.fit(outcome);
+            match &carried.shares[..] {
+                [] => self.brake.fit(outcome),
+                shares => shares.iter().for_each(|(_, outcome)| self.brake.fit(outcome)),
+            }
         }
         let keeps_keys =
             matches!(ended, Ended::Broke(_) | Ended::Park(Wait::Free | Wait::Claim | Wait::Answer | Wait::Key));
@@ -84,13 +82,15 @@ impl<S: Store> Pipeline<S> {
         let until = match ended {
             Ended::Done(outcome) => {
                 self.settle(acker).await;
-                self.emit(self.routes.find(&delivery).ok(), carried.key.as_ref(), &delivery, &outcome);
-                return None;
+                if carried.shares.is_empty() {
+                    self.emit(self.routes.find(&delivery).ok(), carried.key.as_ref(), &delivery, &outcome);
+                }
+                for (identity, outcome) in &carried.shares {
+                    self.emit(self.routes.get(identity.handler), identity.known_key(), &delivery, outcome);
+                }
+                return;
             }
-            Ended::Stopped | Ended::Lost => {
-                self.release(acker).await;
-                return None;
-            }
+            Ended::Stopped | Ended::Lost => return self.release(acker).await,
             Ended::Broke(_) => {
                 // A process or a connection may have died on it, so it now runs from the inbox.
                 delivery.redelivered = true;
@@ -104,19 +104,21 @@ impl<S: Store> Pipeline<S> {
         if matches!(until, Wait::After(_) | Wait::Codec) {
             self.meters(&delivery).held.increment(1);
         }
-        carried.was_parked = true;
-        Some(Parked { arrival: Arrival { delivery, acker, carried }, until })
+        self.park(Parked { arrival: Arrival { delivery, acker, carried }, until }, parked).await;
     }
 
     /// Makes one attempt; the database's response decides the result. A failure is stored.
     async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Ended {
-        // Decode, key.
-        let decoded = self.decode_beside(delivery).await;
-        carried.key = decoded.as_ref().ok().map(|(work, _)| work.identity.key.clone());
-        let (mut work, beside) = match decoded {
-            Ok(decoded) => decoded,
+        // Decode, key: never beside a suspect that has the process to itself. The code of a codec, a key or a fingerprint may end
+        // the process as well, and the suspect would be blamed.
+        let beside = self.suspect_lock.direct().await;
+        let decoded = self.decode(delivery);
+        carried.key = decoded.as_ref().ok().map(|work| work.identity.key.clone());
+        let mut work = match decoded {
+            Ok(work) => work,
             Err(NoJob::Unprepared) => return Ended::Park(Wait::Codec),
             Err(NoJob::Unfit(unfit)) => {
+                drop(beside);
                 let _room = self.room(room, delivery).await;
                 return self.store(&self.unfit(delivery, Failure::unfit(unfit))).await;
             }
@@ -165,6 +167,39 @@ impl<S: Store> Pipeline<S> {
                 Ended::Park(Wait::row(*identity, outcome))
             }
             (ended, _) => ended,
+        }
+    }
+
+    /// Stores a delivery for each of its handlers, and leaves the outcomes in `shares`. None of them runs it directly: if one
+    /// failed, the delivery could neither be acked nor run again for that one only.
+    ///
+    /// If the codec of one of them has to prepare first, stores it for those whose keys are known, and leaves it to the
+    /// preparation. Without its key there is no telling two messages apart, so it must not be stored for that one.
+    async fn fan_out(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Ended {
+        let routes: Vec<_> = self.routes.takers(delivery).collect();
+        let beside = self.suspect_lock.direct().await;
+        let (mut entries, is_unprepared) = self.shares(delivery, &routes);
+        drop(beside);
+        if is_unprepared {
+            // The unfit are written with the rest, so that they are counted once.
+            entries.retain(|entry| entry.identity.has_key());
+        }
+        // In claim order, like a batch, so that no two deliveries wait for each other.
+        let known = entries.iter().filter(|entry| entry.identity.has_key());
+        if !carried.keys.take(&self.key_locks, known.map(|entry| (entry.identity.handler, &entry.identity.key))) {
+            return Ended::Park(Wait::Key);
+        }
+        if entries.is_empty() {
+            return Ended::Park(Wait::Codec);
+        }
+        let _room = self.room(room, delivery).await;
+        match self.store_shared(&entries).await {
+            Ok(_) if is_unprepared => Ended::Park(Wait::Codec),
+            Ok(Shared { outcomes, is_new }) => {
+                carried.shares = outcomes;
+                Ended::Done(if is_new { Outcome::scheduled(0, Duration::ZERO) } else { Outcome::Duplicate })
+            }
+            Err(ended) => ended,
         }
     }
 

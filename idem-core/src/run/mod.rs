@@ -11,7 +11,7 @@
 //! | `open` | begins it, with the claims of deliveries or the starts of rows |
 //! | `calls`, `handle` | which handlers are called, and a call, within the handler timeout |
 //! | `stage`, `local` | the messages that a handler has staged, and those of them that are for other handlers |
-//! | `end`, `fate` | ends it, and finds out how one has ended that was cut off |
+//! | `end` | ends it, and finds out how one has ended that was cut off |
 //! | `failure` | what has failed, and what becomes of its message |
 //! | `blame` | what follows from its end: for one message, and for a slice |
 
@@ -19,7 +19,6 @@ mod blame;
 mod calls;
 mod end;
 mod failure;
-mod fate;
 mod handle;
 mod local;
 mod open;
@@ -32,7 +31,6 @@ use tokio::time::Instant;
 
 use crate::Store;
 use crate::caught::dropped;
-use crate::park::UNANSWERED;
 use crate::runtime::{Ended, Pipeline, Running, Wait};
 use crate::store::{Row, StoreError};
 use crate::take_over::Taken;
@@ -66,12 +64,19 @@ impl<S: Store> Pipeline<S> {
 
     /// Runs works that were collected from so many messages, and returns what became of each message, in the order of their
     /// arrival: `Again` for all that are not among the works, and for one that is the only work.
-    pub(crate) async fn run_together(&self, works: &mut [Work<'_, S>], number: usize, running: &Running) -> Vec<Ended> {
+    pub(crate) async fn run_together(
+        &self,
+        mut works: Vec<Work<'_, S>>,
+        number: usize,
+        running: &Running,
+    ) -> Vec<Ended> {
         let mut all: Vec<Ended> = (0..number).map(|_| Ended::Again(None)).collect();
         if works.len() > 1 {
-            let ended = self.run(works, running).await;
+            let ended = self.run(&mut works, running).await;
             works.iter().zip(ended).for_each(|(work, ended)| all[work.at] = ended);
         }
+        // The drop of a message is user code.
+        dropped("a message", works);
         all
     }
 
@@ -101,7 +106,7 @@ impl<S: Store> Pipeline<S> {
         // Whether a suspect waits, or runs, that needs this work to end.
         let (lock, are_rows) = (&self.suspect_lock, works[0].row.is_some());
         let keeps_out = || if are_rows { lock.keeps_out_rows() } else { lock.keeps_out_direct() };
-        let (mut is_first, mut holds, mut extended) = (true, 0, Instant::now());
+        let (mut is_first, mut extended) = (true, Instant::now());
         while let Some(slice) = slices.0.pop() {
             // A single work runs alone, where failures are charged.
             if slice.indices.len() < 2 {
@@ -148,13 +153,12 @@ impl<S: Store> Pipeline<S> {
                     self.throttle.shrink();
                     slices.halve(slice);
                 }
+                // Without an answer, one of them may be the message that takes too long, so each runs alone.
                 Err(fault) => {
                     self.outage.report(&fault);
-                    self.pause(holds).await;
-                    holds += 1;
-                    // One of them may be the message that takes too long.
-                    let splits = matches!(fault, StoreError::ConnectionLost(_)) && holds > UNANSWERED;
-                    if splits { slices.halve(slice) } else { slices.0.push(slice) }
+                    if let StoreError::Unavailable(_) = fault {
+                        slice.indices.iter().for_each(|index| all[*index] = Ended::Park(Wait::Free));
+                    }
                 }
             }
         }

@@ -15,7 +15,6 @@ use crate::store::{Identity, Row};
 use crate::{Delivery, Key, Reason, Store, telemetry};
 
 use super::pipeline::Pipeline;
-use super::suspect_lock::Direct;
 
 impl<S: Store> Pipeline<S> {
     /// Checks the limits, decodes the message and computes the key: everything that can reject a delivery before a
@@ -25,14 +24,6 @@ impl<S: Store> Pipeline<S> {
         debug_assert!(!self.routes.are_several(delivery), "it is for several handlers");
         self.limit(delivery)?;
         self.decode_for(self.routes.find(delivery)?, delivery)
-    }
-
-    /// As [`decode`](Self::decode), but never beside a suspect that has the process to itself: the code of a codec, a
-    /// key or a fingerprint may end the process as well, and the suspect would be blamed. The permit is returned for a run
-    /// that begins without another wait.
-    pub(crate) async fn decode_beside<'a>(&'a self, delivery: &'a Delivery) -> Result<(Work<'a, S>, Direct), NoJob> {
-        let beside = self.suspect_lock.direct().await;
-        Ok((self.decode(delivery)?, beside))
     }
 
     /// Decodes the message and computes the key for this handler.
@@ -61,8 +52,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Returns that of these handlers, which take the delivery, whose codec has to prepare for it: the only one, or of
-    /// several the first for which that is so. Like [`decode_beside`](Self::decode_beside), this decodes beside no suspect that
-    /// has the process to itself; the caller must not hold that permit, or a suspect that waits would block both.
+    /// several the first for which that is so. This decodes beside no suspect that has the process to itself; the caller must not
+    /// hold that permit, or a suspect that waits would block both.
     pub(crate) async fn unprepared<'a>(&self, takers: &[&'a Route<S>], delivery: &Delivery) -> Option<&'a Route<S>> {
         let _beside = self.suspect_lock.direct().await;
         let is_unprepared = |route: &&&Route<S>| matches!(self.decode_for(route, delivery), Err(NoJob::Unprepared));

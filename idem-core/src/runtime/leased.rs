@@ -1,7 +1,10 @@
-//! Ackers that know when their lease has to be extended.
+//! The leases of deliveries: ackers that know when theirs has to be extended, and the extension while they are held.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::{Either, join_all, select};
+use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
 use crate::{Acker, BoxError, Settled};
@@ -57,11 +60,68 @@ impl<A: Acker> Acker for LeasedAcker<A> {
     }
 }
 
+/// How often a lease is looked at while it lasts: an extension that is due after a third of it is then made before a
+/// half.
+pub(crate) const LOOKS: u32 = 6;
+
+/// Runs the work, which may be a handler, and extends the leases of its deliveries, by the shortest one, at once where that is
+/// due, until the work ends.
+pub(crate) async fn extended<A: Acker, T>(ackers: &mut [&mut A], work: impl Future<Output = T>) -> T {
+    let Some(lease) = ackers.iter().filter_map(|acker| acker.lease()).min() else { return work.await };
+    let extend = async {
+        loop {
+            extend_all(ackers.iter_mut().map(|acker| &mut **acker)).await;
+            tokio::time::sleep(lease / LOOKS).await;
+        }
+    };
+    // tokio limits how much a task does in one turn. Work that never waits uses that up in each turn, and the timer of the
+    // extension, which comes behind it, would not even be looked at.
+    match select(pin!(work), pin!(unconstrained(extend))).await {
+        Either::Left((done, _)) => done,
+        Either::Right((never, _)) => never,
+    }
+}
+
+/// Extends a delivery's lease whenever that is due. Checks at least every `look` whether the delivery is still live,
+/// and returns once it is lost.
+pub(crate) async fn kept<A: Acker>(acker: &mut A, look: Duration) {
+    let beat = acker.lease().map(|lease| lease / LOOKS);
+    let keep = async {
+        loop {
+            warn_of(acker.extend().await);
+            tokio::time::sleep(beat.map_or(look, |beat| beat.min(look))).await;
+            if !acker.is_live() {
+                return;
+            }
+        }
+    };
+    // The preparation of a codec runs in the same task: see `extended`.
+    unconstrained(keep).await;
+}
+
+/// Extends the leases for which that is due.
+pub(crate) async fn extend_all<'a, A: Acker>(ackers: impl Iterator<Item = &'a mut A>) {
+    join_all(ackers.map(|acker| acker.extend())).await.into_iter().for_each(warn_of);
+}
+
+fn warn_of(extended: Result<(), BoxError>) {
+    if let Err(error) = extended {
+        tracing::debug!(error, "the lease of a delivery was not extended");
+    }
+}
+
+/// Sleeps until `time`, or forever if `None`.
+pub(crate) async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use super::super::extend::{extended, kept};
     use super::*;
 
     /// Records when its lease of 30 seconds was extended.

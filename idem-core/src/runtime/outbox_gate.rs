@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
+use crate::Store;
 use crate::store::OutboxId;
+
+use super::pipeline::Pipeline;
 
 /// The outbox of a worker whose handlers stage messages.
 #[derive(Debug)]
@@ -56,5 +59,21 @@ impl OutboxGate {
     pub(crate) async fn becomes(&self, full: bool) {
         // The sender lives in `self`, so waiting cannot fail.
         let _ = self.full.subscribe().wait_for(|now| *now == full).await;
+    }
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Returns whether more messages wait to be published than the user permits.
+    pub(crate) fn is_outbox_full(&self) -> bool {
+        self.settings.backlog.is_some() && self.outbox.as_ref().is_some_and(OutboxGate::is_full)
+    }
+
+    /// Waits until it is so, or until it is not. Cancel safe.
+    pub(crate) async fn outbox_full(&self, full: bool) {
+        match &self.outbox {
+            Some(gate) if full != self.is_outbox_full() => gate.becomes(full).await,
+            None if full => std::future::pending().await,
+            _ => {}
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Writes that are repeated until the database has answered, and those that it refuses for one message, although it works
-//! for others.
+//! What a failed statement of idem means: writes that are repeated until the database has answered, and those that it refuses
+//! for one message, although it works for others.
 
 use std::sync::Arc;
 
@@ -14,6 +14,17 @@ use super::pipeline::Pipeline;
 use super::waits::hold_wait;
 
 impl Outage {
+    /// Returns what a failure of one of idem's own statements means for a message.
+    pub(crate) fn hold_for(&self, fault: StoreError) -> Ended {
+        self.report(&fault);
+        Ended::Park(match fault {
+            StoreError::Message(error) => Wait::Refused(error),
+            StoreError::LockTimeout | StoreError::Serialization(_) => Wait::Claim,
+            StoreError::ConnectionLost(_) => Wait::Answer,
+            StoreError::Unavailable(_) => Wait::Free,
+        })
+    }
+
     /// Repeats a statement until the database has answered it. Returns `None` if `stop` comes first. With a token that nobody
     /// cancels, only the abort of the worker's tasks, after the shutdown timeout, ends it earlier.
     pub(crate) async fn insist<T, F: Future<Output = Result<T, StoreError>>>(
@@ -35,7 +46,7 @@ impl Outage {
     }
 
     /// Waits for the end of an outage, or if there is none for a while, longer from try to try. Cancel safe.
-    pub(super) async fn pause(&self, tries: usize) {
+    async fn pause(&self, tries: usize) {
         if self.is_up() {
             tokio::time::sleep(hold_wait(tries)).await;
         }
@@ -53,6 +64,15 @@ pub(crate) fn refused<T>(answer: Result<T, StoreError>) -> Result<Result<T, BoxE
 }
 
 impl<S: Store> Pipeline<S> {
+    /// Abandons a transaction after a failure. If the database answers, the transaction is rolled back and its
+    /// connection can be reused. Returns the failure, or that of the rollback.
+    pub(crate) async fn abandon(&self, txn: S::Txn, fault: StoreError) -> StoreError {
+        match fault.is_answered() {
+            true => self.store.rollback(txn).await.err().unwrap_or(fault),
+            false => fault,
+        }
+    }
+
     /// Repeats the write of a row's result until the database has answered. `tries`: how often that was tried before, if the
     /// database has refused it, for the log.
     ///

@@ -19,11 +19,11 @@ use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
 use super::outbox_gate::OutboxGate;
-use super::preparations::Preparations;
-use super::rate::Rate;
+use super::prepare::Preparations;
 use super::rows::Rows;
 use super::settings::Settings;
 use super::suspect_lock::SuspectLock;
+use super::waits::Rate;
 
 /// The state that all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {

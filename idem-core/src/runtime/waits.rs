@@ -1,8 +1,10 @@
-//! The delays before a delivery that is held or refused is tried again, and between looks at a database that is away.
+//! The delays before a delivery that is held or refused is tried again, and between looks at a database that is away. How often
+//! something is done at most.
 
 use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use parking_lot::Mutex;
 
 const SHORT: Duration = Duration::from_secs(2);
 const BUSY: Duration = Duration::from_secs(10);
@@ -80,6 +82,22 @@ pub(crate) fn jittered(poll: Duration) -> Duration {
     poll.mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
+/// When something was last done that is done at most once in a while.
+#[derive(Debug, Default)]
+pub(crate) struct Rate(Mutex<Option<Instant>>);
+
+impl Rate {
+    /// Returns whether this time has passed since the last call that returned `true`.
+    pub(crate) fn allows(&self, pause: Duration) -> bool {
+        let mut last = self.0.lock();
+        let allows = last.is_none_or(|last| last.elapsed() >= pause);
+        if allows {
+            *last = Some(Instant::now());
+        }
+        allows
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,5 +115,13 @@ mod tests {
         damped.ended = Instant::now().checked_sub(QUIET);
         damped.begins();
         assert_eq!(damped.wait(), FIRST);
+    }
+
+    #[test]
+    fn something_is_done_again_after_the_pause() {
+        let rate = Rate::default();
+        let hour = Duration::from_secs(3600);
+        assert!(rate.allows(hour) && !rate.allows(hour));
+        assert!(rate.allows(Duration::ZERO));
     }
 }

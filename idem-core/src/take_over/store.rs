@@ -23,58 +23,48 @@ impl<S: Store> Pipeline<S> {
         {
             return self.store_committed(entry, left_by).await;
         }
-        match self.store_delivery(slice::from_ref(entry)).await {
-            Ok(taken) => taken.first().map_or(Ended::Lost, |taken| Ended::Done(self.logged(entry, taken))),
-            Err(ended) => ended,
-        }
+        self.store_many(slice::from_ref(entry)).await.pop().unwrap_or(Ended::Lost)
     }
 
-    /// Does the same for each of several handlers, in one transaction: then each row runs independently.
+    /// Takes one delivery over for each of several handlers, in one transaction: then each row runs independently.
     ///
     /// # Errors
     /// Nothing is written. `Lost`: the row that the entries replace is another process's now.
     pub(crate) async fn store_shared(&self, entries: &[Entry<'_>]) -> Result<Shared, Ended> {
-        let taken = self.store_delivery(entries).await?;
-        Ok(self.shared(entries, &taken))
-    }
-
-    /// Takes one delivery over, unless no handler can be called for it while the brake holds such deliveries.
-    async fn store_delivery(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Ended> {
-        let unfit = unfit(entries);
-        if unfit.is_some_and(|(reason, _)| self.brake.holds(reason)) {
-            return Err(Ended::Park(Wait::Free));
-        }
         let taken = self.store_together(entries).await?;
-        if let Some((reason, error)) = unfit {
-            self.brake.unfit(reason, error);
-        }
-        Ok(taken)
+        let outcome = |(entry, taken): (&Entry<'_>, &Taken)| match taken.classified {
+            // This delivery itself stored it, before it was left to a preparation.
+            Classified::Duplicate(_) if entry.delivery.rare().preparation.tries() > 0 => {
+                (entry.identity.clone(), Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
+            }
+            _ => (entry.identity.clone(), self.logged(entry, taken)),
+        };
+        let is_known = |entry: &Entry<'_>| entry.identity.has_key();
+        let is_new = taken.iter().all(|taken| taken.classified == Classified::New) && entries.iter().any(is_known);
+        Ok(Shared { outcomes: entries.iter().zip(&taken).map(outcome).collect(), is_new })
     }
 
-    /// Takes several deliveries over in one transaction, each for one handler, in claim order. None of them is unfit.
-    /// Returns what became of each.
+    /// Takes several deliveries over in one transaction, each for one handler, in claim order. Returns what became of each.
     ///
-    /// If a claim is held up, or the database refuses a message, they are halved until the message at fault is alone. Those
-    /// that are not tried any more in an outage, or because the worker drains, are parked.
+    /// If a claim is held up, or the database refuses a message, they are halved until the message at fault is alone. In an
+    /// outage, and once the worker drains, none that is left is tried. If there is no answer, one of them may be the message
+    /// that takes too long: each is tried alone after that, because it has been tried once.
     pub(crate) async fn store_many(&self, entries: &[Entry<'_>]) -> Vec<Ended> {
         let (mut all, mut parts) = (Vec::with_capacity(entries.len()), vec![entries]);
-        let mut is_first = true;
         while let Some(part) = parts.pop() {
             let ends = self.draining.is_cancelled() || !self.outage.is_up();
-            let stored = match ends && !is_first {
+            let stored = match ends && part.len() < entries.len() {
                 true => Err(Ended::Park(Wait::Free)),
                 false => self.store_together(part).await,
             };
-            is_first = false;
             match stored {
                 Ok(taken) => {
                     let outcomes = part.iter().zip(&taken).map(|(entry, taken)| self.logged(entry, taken));
                     all.extend(outcomes.map(Ended::Done));
                 }
                 Err(ended) if part.len() == 1 => all.push(ended),
-                Err(Ended::Park(Wait::Free | Wait::Answer)) => {
-                    all.extend(part.iter().map(|_| Ended::Park(Wait::Free)));
-                }
+                Err(Ended::Park(Wait::Free)) => all.extend(part.iter().map(|_| Ended::Park(Wait::Free))),
+                Err(Ended::Park(Wait::Answer)) => all.extend(part.iter().map(|_| Ended::Park(Wait::Answer))),
                 Err(_) => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
@@ -84,8 +74,13 @@ impl<S: Store> Pipeline<S> {
         all
     }
 
-    /// Takes messages over in one transaction. The error parks all of them.
+    /// Takes messages over in one transaction. The error parks all of them. A delivery for which no handler can be called waits
+    /// while the brake holds such deliveries.
     async fn store_together(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Ended> {
+        let unfit = unfit(entries);
+        if unfit.is_some_and(|(reason, _)| self.brake.holds(reason)) {
+            return Err(Ended::Park(Wait::Free));
+        }
         // The same one for all of them.
         let replaced = entries.iter().find_map(|entry| entry.replaces);
         // All connections may be in use for longer than its lease.
@@ -120,6 +115,9 @@ impl<S: Store> Pipeline<S> {
             |(entry, taken): (&Entry<'_>, &Taken)| taken.classified == Classified::New && entry.failure.next.is_ok();
         if entries.iter().zip(&taken).any(is_due) {
             self.wake_inbox();
+        }
+        if let Some((reason, error)) = unfit {
+            self.brake.unfit(reason, error);
         }
         Ok(taken)
     }
@@ -186,20 +184,6 @@ impl<S: Store> Pipeline<S> {
             );
         }
         outcome
-    }
-
-    /// Returns the outcome of a delivery for each of several handlers, which have taken it over.
-    fn shared(&self, entries: &[Entry<'_>], taken: &[Taken]) -> Shared {
-        let outcome = |(entry, taken): (&Entry<'_>, &Taken)| match taken.classified {
-            // This delivery itself stored it, before it was left to a preparation.
-            Classified::Duplicate(_) if entry.delivery.rare().preparation.tries() > 0 => {
-                (entry.identity.clone(), Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
-            }
-            _ => (entry.identity.clone(), self.logged(entry, taken)),
-        };
-        let is_known = |entry: &Entry<'_>| entry.identity.has_key();
-        let is_new = taken.iter().all(|taken| taken.classified == Classified::New) && entries.iter().any(is_known);
-        Shared { outcomes: entries.iter().zip(taken).map(outcome).collect(), is_new }
     }
 }
 

@@ -6,25 +6,21 @@
 //! | `run` | the lifecycle: start, run, drain |
 //! | `start`, `fitness`, `calls`, `register`, `unregistered` | the checks at the start, and the registration of the handlers |
 //! | `tasks` | the tasks of a running worker |
-//! | `receive`, `reopen`, `leave` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
-//! | `lane` | a task that processes deliveries |
+//! | `receive` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
+//! | `lane` | the tasks that process deliveries, and the one that stores them |
 //! | `housekeeping` | prunes claims, reads gauges, records that the worker is alive; the lag of the source |
 //! | `outbox` | watches the outbox to which handlers stage messages |
-//! | `drain` | the drain |
 //! | `workers`, `shutdown` | several workers in one process; the signals that ask a process to end |
 
 mod builder;
 mod calls;
-mod drain;
 mod fitness;
 mod housekeeping;
 mod lane;
-mod leave;
 mod options;
 mod outbox;
 mod receive;
 mod register;
-mod reopen;
 mod run;
 mod shutdown;
 mod start;

@@ -1,17 +1,16 @@
-//! The receiving task, which supervises the source.
+//! The receiving task, which supervises the source: it reopens one that has failed, and disconnects from the broker while the
+//! worker cannot handle what it holds.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use async_channel::Sender;
-use tokio::time::timeout;
+use backon::ExponentialBackoff;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::park::{Arrival, Carried, Parked};
-use crate::runtime::{KeyTicket, LeasedAcker, Pipeline, Rate, Wait};
-use crate::worker::leave;
-use crate::{Delivery, DeliveryOrder, Source, Store, SubscribeOptions};
-
-use super::reopen::Reopening;
+use crate::error::{chain, text};
+use crate::park::Arrivals;
+use crate::runtime::{Health, LeasedAcker, Pipeline, Rate, growing_waits};
+use crate::{Delivery, DeliveryOrder, Error, Source, Store, SubscribeOptions};
 
 /// How long closing a subscription may take before it is left to the broker.
 pub(super) const CLOSE: Duration = Duration::from_secs(5);
@@ -33,7 +32,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
             biased;
             () = pipeline.draining.cancelled() => return,
             error = forward(pipeline, source, to) => Ok(error),
-            why = leave::too_long(pipeline, limit) => Err(why),
+            why = too_long(pipeline, limit) => Err(why),
         };
         pipeline.health.set_broker(false);
         pipeline.lag.send_replace(None);
@@ -60,7 +59,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
             () = pipeline.draining.cancelled() => return,
             () = async {
                 if left {
-                    leave::over(pipeline).await;
+                    can_go_on(pipeline).await;
                 }
                 reopening.open(source, options, settled(), &pipeline.health).await;
             } => {}
@@ -84,9 +83,7 @@ async fn forward<S: Store, Src: Source>(
     to: &Arrivals<LeasedAcker<Src::Acker>>,
 ) -> crate::BoxError {
     loop {
-        pipeline.outage.over().await;
-        pipeline.health.resumed().await;
-        pipeline.outbox_full(false).await;
+        can_go_on(pipeline).await;
         match source.next().await {
             // The queues need no limit: the source returns no more than may be unsettled.
             Ok((mut delivery, acker)) => {
@@ -99,41 +96,6 @@ async fn forward<S: Store, Src: Source>(
                 pipeline.outage.set_room(source.room());
             }
             Err(error) => return error,
-        }
-    }
-}
-
-/// The queues for received deliveries.
-pub(crate) struct Arrivals<A> {
-    /// Deliveries that can run.
-    pub(crate) lanes: Sender<Arrival<A>>,
-    /// Deliveries that cannot run now: those received here wait for their turn.
-    pub(crate) parked: Sender<Parked<A>>,
-    /// Redelivered messages, which must not wait for a free lane: a broker with a delivery limit would drop such a
-    /// message if this process ended often enough before that.
-    pub(crate) to_store: Sender<Arrival<A>>,
-}
-
-impl<A> Arrivals<A> {
-    /// Closes all queues. Items already in them are still taken.
-    pub(super) fn close(&self) {
-        self.lanes.close();
-        self.parked.close();
-        self.to_store.close();
-    }
-
-    fn push(&self, delivery: Box<Delivery>, acker: A, place: Option<KeyTicket>) {
-        let must_wait = place.as_ref().is_some_and(|place| !place.is_first());
-        let stores_first = place.is_none() && delivery.redelivered();
-        let arrival = Arrival { delivery, acker, carried: Carried { order: place, ..Carried::default() } };
-        // What a drain has closed takes no more: the close of the source gives it back.
-        if must_wait {
-            // Also one that was redelivered: sources refuse queues with a delivery limit, so nothing drops it while it waits.
-            drop(self.parked.try_send(Parked { arrival, until: Wait::Order }));
-        } else if stores_first {
-            drop(self.to_store.try_send(arrival));
-        } else {
-            drop(self.lanes.try_send(arrival));
         }
     }
 }
@@ -159,10 +121,101 @@ fn warn_of_many(delivery: &Delivery, last: &Rate) {
     }
 }
 
+/// The longest delay before a source is reopened.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// The delays before a source is reopened. They grow until a delivery was settled: a source that opens and fails before
+/// that has not recovered.
+struct Reopening {
+    waits: ExponentialBackoff,
+    settled: u64,
+}
+
+impl Reopening {
+    fn new(settled: u64) -> Self {
+        Self { waits: growing_waits(Duration::from_millis(100), LONGEST), settled }
+    }
+
+    /// Returns the next delay, given the number of deliveries settled so far.
+    fn wait(&mut self, settled: u64) -> Duration {
+        if settled > self.settled {
+            *self = Self::new(settled);
+        }
+        self.waits.next().unwrap_or(LONGEST)
+    }
+
+    /// Reopens the source, with unlimited retries. A source that refuses although its broker answers is an error in the log
+    /// and in `health`. As cancel safe as [`Source::subscribe`].
+    async fn open<Src: Source>(&mut self, source: &mut Src, options: &SubscribeOptions, settled: u64, health: &Health) {
+        loop {
+            tokio::time::sleep(self.wait(settled)).await;
+            let opened = source.subscribe(options.clone()).await;
+            let refused = opened.as_ref().err().and_then(|error| refusal(&**error));
+            let is_new = health.set_unsubscribed(refused.clone());
+            match (opened, refused) {
+                (Ok(()), _) => return,
+                (Err(_), Some(why)) if is_new => {
+                    tracing::error!(source = source.name(), why, "nothing is consumed until this is repaired");
+                }
+                (Err(error), Some(_)) => tracing::debug!(source = source.name(), error, "nothing is consumed yet"),
+                (Err(error), None) => tracing::warn!(source = source.name(), error, "the broker is still away"),
+            }
+        }
+    }
+}
+
+/// Returns the text of an error that does not pass with an outage: one of the configuration.
+fn refusal(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let config = chain(error).filter_map(|part| part.downcast_ref()).find(|part| matches!(part, Error::Config(_)));
+    config.map(|config| text(config))
+}
+
+/// An outage that starts again within this time is the same outage: held deliveries are retried every two seconds.
+const SAME: Duration = Duration::from_secs(10);
+
+/// Waits until the database has been unavailable, consumption paused or the outbox full, for a quarter of the time that
+/// the broker lets a delivery stay unsettled. Returns the reason. Held deliveries should then be given back: the broker
+/// would take them back again and again, or other workers, which can handle them, would get nothing of them. Never
+/// completes if the broker has no such limit. Cancel safe.
+async fn too_long<S: Store>(pipeline: &Pipeline<S>, limit: Option<Duration>) -> &'static str {
+    let (outage, health) = (&pipeline.outage, &pipeline.health);
+    let Some(long) = limit.map(|limit| limit / 4) else { return std::future::pending().await };
+    tokio::select! {
+        () = lasts(long, || outage.began(), || outage.over()) => "the database has been away for long",
+        () = lasts(long, || health.pauses(), || health.resumed()) => "consumption has been paused for long",
+        () = lasts(long, || pipeline.outbox_full(true), || pipeline.outbox_full(false)) => "the outbox has been full for long",
+    }
+}
+
+/// Waits until the worker can take deliveries again. Cancel safe.
+async fn can_go_on<S: Store>(pipeline: &Pipeline<S>) {
+    pipeline.outage.over().await;
+    pipeline.health.resumed().await;
+    pipeline.outbox_full(false).await;
+}
+
+/// Waits until an outage has lasted for `long`.
+async fn lasts<B: Future, O: Future>(long: Duration, began: impl Fn() -> B, over: impl Fn() -> O) {
+    loop {
+        began().await;
+        let end = Instant::now() + long;
+        loop {
+            if timeout_at(end, over()).await.is_err() {
+                return;
+            }
+            if timeout(long.min(SAME), began()).await.is_err() {
+                break;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use tokio::sync::watch;
+    use tokio::time::sleep;
     use tracing::field::{Field, Visit};
     use tracing::{Event, Level, Subscriber};
     use tracing_subscriber::Layer;
@@ -199,5 +252,48 @@ mod tests {
             }
         });
         assert_eq!(*warnings.0.lock().unwrap(), [10]);
+    }
+
+    #[test]
+    fn the_waits_grow_until_a_delivery_was_settled() {
+        let mut reopening = Reopening::new(3);
+        let waits: Vec<_> = (0..8).map(|_| reopening.wait(3)).collect();
+        assert!(waits[0] < Duration::from_millis(250) && (LONGEST / 2..=LONGEST).contains(&waits[7]), "{waits:?}");
+        assert!(reopening.wait(4) < Duration::from_millis(250));
+        assert!(reopening.wait(4) >= Duration::from_millis(200), "it grows again");
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Returns the time until `lasts` reports an outage of one minute. Each change waits so many seconds and then sets
+    /// whether the database is up.
+    async fn left_after(changes: &[(u64, bool)]) -> Duration {
+        let (up, began) = (watch::Sender::new(true), Instant::now());
+        let until = async |now: bool| drop(up.subscribe().wait_for(|up| *up == now).await);
+        let changes = async {
+            for (seconds, now) in changes {
+                sleep(Duration::from_secs(*seconds)).await;
+                up.send_replace(*now);
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = lasts(LONG, || until(false), || until(true)) => began.elapsed(),
+            () = changes => Duration::ZERO,
+            () = sleep(Duration::from_secs(10_000)) => Duration::MAX,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_of_that_time_is_too_long() {
+        assert_eq!(left_after(&[]).await, Duration::MAX);
+        assert_eq!(left_after(&[(100, false)]).await.as_secs(), 160);
+        assert_eq!(left_after(&[(100, false), (59, true)]).await, Duration::MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_begins_again_at_once_is_the_same() {
+        assert_eq!(left_after(&[(0, false), (30, true), (5, false), (10, true), (1, false)]).await.as_secs(), 60);
+        assert_eq!(left_after(&[(0, false), (30, true), (11, false)]).await.as_secs(), 101);
     }
 }

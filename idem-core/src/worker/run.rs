@@ -1,13 +1,24 @@
-//! The lifecycle of a worker: start, run, drain.
+//! The lifecycle of a worker: start, run, drain. In a drain nothing new starts, running work may finish, and the rest is released.
 
+use std::iter;
 use std::pin::pin;
+use std::time::Duration;
 
-use crate::{Error, Source, Store};
+use async_channel::Receiver;
+use futures_util::future::join_all;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::park::Arrival;
+use crate::runtime::Pipeline;
+use crate::{Acker, DeliveryOrder, Error, Source, Store};
 
 use super::builder::Parts;
-use super::drain::drain;
 use super::start::start;
 use super::tasks::Tasks;
+
+/// How long cancelled work may take to end after the shutdown timeout.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 pub(super) async fn until<S: Store, Src: Source>(
     parts: Parts<S, Src>,
@@ -24,4 +35,73 @@ pub(super) async fn until<S: Store, Src: Source>(
     let mut tasks = Tasks::spawn(started);
     let ended = tasks.run(shutdown).await;
     drain(tasks, ended).await
+}
+
+/// Drains a worker. `early` is the result of the receiving task, if it has already ended.
+async fn drain<S: Store, Src: Source>(
+    mut tasks: Tasks<S, Src>,
+    early: Option<Result<Src, JoinError>>,
+) -> Result<(), Error> {
+    let pipeline = tasks.pipeline.clone();
+    tracing::info!(consumer = pipeline.consumer, "the worker drains");
+    pipeline.draining.cancel();
+    pipeline.health.set_broker(false);
+    pipeline.lag.send_replace(None);
+    let ended = if early.is_some() { early } else { tasks.receiving.join_next().await };
+    // Only now: what was received last would otherwise find the queues closed, and wait for the end of the source.
+    tasks.queues.close();
+    // Otherwise the runtime is shutting down.
+    let Some(Ok(mut source)) = ended else { return Ok(()) };
+    let end = Instant::now() + pipeline.settings.shutdown_timeout;
+    unsubscribe(&pipeline, &mut source).await;
+    release_waiting(&pipeline, &tasks.lanes, end).await;
+    finish(&pipeline, &mut tasks.working, end).await;
+    if let Some(Err(_)) = pipeline.defect.task("close of the source", timeout(LAST_WORDS, source.close())).await {
+        tracing::warn!(consumer = pipeline.consumer, "the connection to the broker was not closed in time");
+    }
+    pipeline.defect.error().map_or(Ok(()), Err)
+}
+
+/// Ends the subscription; running deliveries can still be settled. With an order, closing the source gives everything
+/// back at once instead: if the subscription ended while this worker still held deliveries, the next consumer would
+/// continue behind them.
+async fn unsubscribe<S: Store, Src: Source>(pipeline: &Pipeline<S>, source: &mut Src) {
+    if pipeline.settings.order == DeliveryOrder::None
+        && let Some(Err(_)) = pipeline.defect.task("drain of the source", timeout(LAST_WORDS, source.drain())).await
+    {
+        // A broker that hangs must not use up the shutdown timeout, which is meant for handlers.
+        tracing::warn!(consumer = pipeline.consumer, "the subscription was not ended in time");
+    }
+}
+
+/// Releases the deliveries that wait for a lane, so that another worker has them while handlers of this one still run. With
+/// an order, closing the source gives them back. With `.inbox()` there are no lanes: the task that stores has taken nearly
+/// all from this queue, and releases what it has not begun to store.
+async fn release_waiting<S: Store, A: Acker>(pipeline: &Pipeline<S>, lanes: &Receiver<Arrival<A>>, end: Instant) {
+    if pipeline.settings.order != DeliveryOrder::None {
+        return;
+    }
+    let waiting = iter::from_fn(|| lanes.try_recv().ok());
+    let live = waiting.filter(|arrival| arrival.acker.is_live());
+    let released = join_all(live.map(|arrival| pipeline.release(arrival.acker)));
+    // Those that are not released in time go back when the source is closed, or when the broker has waited for long enough.
+    let _ = timeout_at(end, pipeline.defect.task("release of deliveries", released)).await;
+}
+
+/// Waits until running work has finished; cancels it at `end`.
+async fn finish<S: Store>(pipeline: &Pipeline<S>, working: &mut JoinSet<()>, end: Instant) {
+    if timeout_at(end, all(working)).await.is_ok() {
+        return;
+    }
+    let patience = pipeline.settings.shutdown_timeout;
+    let consumer = &pipeline.consumer;
+    tracing::warn!(consumer, ?patience, "`.shutdown_timeout(..)` has elapsed: handlers that still run are rolled back");
+    pipeline.stop.cancel();
+    if timeout(LAST_WORDS, all(working)).await.is_err() {
+        working.shutdown().await;
+    }
+}
+
+async fn all(working: &mut JoinSet<()>) {
+    while working.join_next().await.is_some() {}
 }

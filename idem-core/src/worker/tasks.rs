@@ -5,12 +5,11 @@ use std::sync::Arc;
 use async_channel::{Receiver, unbounded};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::park::{self, Arrival, Parked};
+use crate::park::{self, Arrival, Arrivals};
 use crate::runtime::{LeasedAcker, Pipeline};
 use crate::store::ConnectionShare;
-use crate::{DeliveryOrder, Source, Store, SubscribeOptions};
+use crate::{Source, Store};
 
-use super::receive::Arrivals;
 use super::start::Started;
 use super::{housekeeping, lane, outbox, receive};
 
@@ -29,16 +28,36 @@ pub(super) struct Tasks<S: Store, Src: Source> {
 
 impl<S: Store, Src: Source> Tasks<S, Src> {
     pub(super) fn spawn(started: Started<S, Src>) -> Self {
-        let Started { pipeline, source, options, connections } = started;
+        let Started { pipeline, mut source, options, connections } = started;
+        let settings = &pipeline.settings;
+        let stores_beside_lanes = !settings.inbox && settings.is_unordered();
         let (to_lanes, lanes) = unbounded();
         // With an order, the waiting deliveries store themselves.
-        let (to_store, stored) =
-            if stores_beside_lanes(&pipeline) { unbounded() } else { (to_lanes.clone(), lanes.clone()) };
+        let (to_store, stored) = if stores_beside_lanes { unbounded() } else { (to_lanes.clone(), lanes.clone()) };
         let (to_park, parked) = unbounded();
         let queues = Arc::new(Arrivals { lanes: to_lanes, parked: to_park, to_store });
-        let working = work(&pipeline, &queues, (&lanes, stored, parked));
+        let mut working = JoinSet::new();
+        if settings.inbox || stores_beside_lanes {
+            let to_park = queues.parked.clone();
+            spawn(&mut working, &pipeline, "storing", |at| lane::store(at, stored, to_park));
+        }
+        if !settings.inbox {
+            for _ in 0..settings.concurrency {
+                working.spawn(lane::run(pipeline.clone(), lanes.clone(), queues.parked.clone()));
+            }
+        }
+        let to_all = queues.clone();
+        spawn(&mut working, &pipeline, "parked", |at| park::run(at, parked, to_all));
+        spawn(&mut working, &pipeline, "inbox", crate::inbox::run);
+        spawn(&mut working, &pipeline, "calls", crate::call::run);
         let beside = look_after(&pipeline);
-        let receiving = receive(&pipeline, source, options, queues.clone());
+        let (mut receiving, at, to) = (JoinSet::new(), pipeline.clone(), queues.clone());
+        // In a spawned task, because `main` runs on a thread outside the runtime's worker threads: waking that thread for each
+        // delivery took about 40 microseconds of CPU time.
+        receiving.spawn(async move {
+            at.defect.task("receiving", receive::run(&at, &mut source, &options, &to)).await;
+            source
+        });
         Self { pipeline, queues, lanes, receiving, working, _beside: beside, _connections: connections }
     }
 
@@ -51,37 +70,6 @@ impl<S: Store, Src: Source> Tasks<S, Src> {
             ended = self.receiving.join_next() => ended,
         }
     }
-}
-
-fn stores_beside_lanes<S: Store>(pipeline: &Pipeline<S>) -> bool {
-    !pipeline.settings.inbox && pipeline.settings.order == DeliveryOrder::None
-}
-
-/// The other ends of the queues: what waits for a lane, what is to be stored, and what is parked.
-type Queues<'a, A> = (&'a Receiver<Arrival<A>>, Receiver<Arrival<A>>, Receiver<Parked<A>>);
-
-/// Spawns the tasks that process deliveries and rows.
-fn work<S: Store, A: crate::Acker>(
-    pipeline: &Arc<Pipeline<S>>,
-    queues: &Arrivals<A>,
-    (lanes, stored, parked): Queues<'_, A>,
-) -> JoinSet<()> {
-    let mut working = JoinSet::new();
-    let settings = &pipeline.settings;
-    let (to_lanes, to_park, to_store) = (queues.lanes.clone(), queues.parked.clone(), queues.to_store.clone());
-    if settings.inbox || stores_beside_lanes(pipeline) {
-        let to_park = to_park.clone();
-        spawn(&mut working, pipeline, "storing", |at| crate::inbox::store(at, stored, to_park));
-    }
-    if !settings.inbox {
-        for _ in 0..settings.concurrency {
-            working.spawn(lane::run(pipeline.clone(), lanes.clone(), to_park.clone()));
-        }
-    }
-    spawn(&mut working, pipeline, "parked", |at| park::run(at, parked, to_lanes, to_store));
-    spawn(&mut working, pipeline, "inbox", crate::inbox::run);
-    spawn(&mut working, pipeline, "calls", crate::call::run);
-    working
 }
 
 /// Spawns the background tasks, which run until the worker ends.
@@ -97,23 +85,6 @@ fn look_after<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
         spawn(&mut beside, pipeline, "watch of the outbox", |at| async move { outbox::watch(&at).await });
     }
     beside
-}
-
-/// Receives in a spawned task, because `main` runs on a thread outside the runtime's worker threads: waking that thread
-/// for each delivery took about 40 microseconds of CPU time.
-fn receive<S: Store, Src: Source>(
-    pipeline: &Arc<Pipeline<S>>,
-    mut source: Src,
-    options: SubscribeOptions,
-    to: Arc<Arrivals<LeasedAcker<Src::Acker>>>,
-) -> JoinSet<Src> {
-    let mut receiving = JoinSet::new();
-    let at = pipeline.clone();
-    receiving.spawn(async move {
-        at.defect.task("receiving", receive::run(&at, &mut source, &options, &to)).await;
-        source
-    });
-    receiving
 }
 
 /// Spawns a task. A panic in it drains the worker.
