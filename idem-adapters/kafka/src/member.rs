@@ -1,6 +1,6 @@
 //! The state of one group member, and the ids of its topics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -80,6 +80,15 @@ impl Member {
     /// Whether this member holds offsets of this topic.
     fn holds(&self, topic: &str) -> bool {
         self.shared.lock().assigned.has(topic) || self.plan.begins.keys().any(|partition| &*partition.topic == topic)
+    }
+
+    /// Forgets the ids of other topics than these, which exist, unless it holds offsets of one: by its id, a topic that is
+    /// created under its name is another one.
+    pub(crate) fn forget_others(&self, existing: &BTreeSet<Arc<str>>) {
+        let gone: Vec<_> = self.topics().into_iter().filter(|topic| !existing.contains(topic)).collect();
+        for topic in gone.iter().filter(|topic| !self.holds(topic)) {
+            self.ids().remove(topic);
+        }
     }
 
     /// The topics whose ids are known.

@@ -86,6 +86,7 @@ impl Subscribed {
             Err(refused) => return Err(refused),
         };
         let topics: BTreeSet<_> = known.into_keys().collect();
+        member.forget_others(&topics);
         for topic in topics.difference(&self.topics) {
             // Makes the client log the topic's id.
             if let Err(loss) = ask(Some(topic)) {

@@ -21,7 +21,17 @@ pub(crate) struct Made {
     pub(crate) consumer: SystemTime,
 }
 
+/// The age of a stream from which on a worker that has run before reads it. By then all workers have compared it, which they
+/// do every 5 seconds, with an answer within 5 seconds, and send no ack of an earlier stream.
+const SETTLED: Duration = Duration::from_secs(12);
+
 impl Made {
+    /// Returns how long to wait until the stream is read. By the local clock, because servers older than 2.10 do not tell
+    /// their time.
+    pub(crate) fn rest(self) -> Duration {
+        SETTLED.saturating_sub(self.stream.elapsed().unwrap_or_default())
+    }
+
     /// Returns whether the consumer was created at `made`. A server of version 2.9 reports another time after its
     /// restart, by a fraction of a millisecond.
     pub(crate) fn consumer_is(self, made: SystemTime) -> bool {

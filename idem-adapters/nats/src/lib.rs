@@ -71,9 +71,10 @@
 //! others. A confirmed ack therefore means only that the consumer has received it; a server that is killed right
 //! afterwards may forget it. The message is then redelivered, and the claim detects the duplicate.
 //!
-//! Nor does the server distinguish a recreated stream, whose messages are numbered from 1 again. A worker notices it when
-//! its pull ends, or within five seconds if no pull of it waits, and then sends no ack of a delivery from before. An ack that
-//! is sent until then can settle a new message: delete and recreate a stream only while no worker runs.
+//! Nor does the server distinguish a recreated stream, whose messages are numbered from 1 again. A worker compares its
+//! consumer every five seconds, and then sends no ack of a delivery from before. A worker that has run before reads a new
+//! stream only from its twelfth second on, so that an ack that is sent until then settles nothing that was delivered.
+//! Nevertheless, delete and recreate a stream only while no worker runs.
 //!
 //! # Ordering
 //!

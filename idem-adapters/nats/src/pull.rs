@@ -32,7 +32,8 @@ const EXPIRES: Duration = Duration::from_secs(30);
 /// The interval of the server's heartbeats while a pull waits.
 const HEARTBEAT: Duration = Duration::from_secs(2);
 
-/// The silence after which a pull counts as lost: two missed heartbeats, and a margin for a busy machine.
+/// The silence after which a pull counts as lost: two missed heartbeats, and a margin for a busy machine. The consumer is
+/// compared as often.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// How long the source pauses after the server rejected a pull.
@@ -49,6 +50,8 @@ pub(crate) struct Pull {
     pub(crate) stream: Arc<str>,
     pub(crate) consumer: String,
     pub(crate) made: Made,
+    /// How long to wait before the first pull.
+    pub(crate) rest: Duration,
     /// The part that the subjects of all acks have in common, once it is known.
     pub(crate) acks: Arc<OnceLock<String>>,
     pub(crate) wait: Duration,
@@ -71,6 +74,8 @@ struct Puller {
     /// How many messages the current pull may still bring.
     asked: usize,
     heard: Instant,
+    /// When the last request was sent whose answer showed the consumer.
+    compared: Instant,
     /// No pull is sent before this time.
     paused: Instant,
     gather: Gather,
@@ -96,7 +101,8 @@ impl Pull {
             number: 0,
             asked: 0,
             heard: now,
-            paused: now,
+            compared: now,
+            paused: now + self.rest,
             gather: Gather::default(),
             pull: self,
             began: Some(now),
@@ -126,9 +132,13 @@ impl Puller {
             if !stop.is_cancelled() && !self.take_ready(arrivals)? {
                 return Err(Lost.into());
             }
+            if !stop.is_cancelled() && self.compared.elapsed() >= SILENCE {
+                self.compare().await?;
+            }
             self.ask().await?;
             let silent = self.heard + SILENCE;
-            let look = if self.asked > 0 { silent } else { silent.min(Instant::now() + PAUSE) };
+            let look = if self.asked > 0 { silent } else { Instant::now() + PAUSE };
+            let look = look.min(self.compared + SILENCE);
             let look = self.gather.due().map_or(look, |due| look.min(due));
             // It may end too early, but never too late: to move it for each message costs more than to look once more.
             if look < sleep.deadline() || sleep.is_elapsed() {
@@ -145,8 +155,9 @@ impl Puller {
                 }
                 () = leases.freed.notified() => {}
                 () = sleep.as_mut() => {
-                    if silent <= Instant::now() {
-                        self.check().await?;
+                    if self.asked > 0 && silent <= Instant::now() {
+                        let what = "the server sends no heartbeats: the consumer was deleted, or the connection is dead";
+                        return Err(what.into());
                     }
                 }
             }
@@ -164,18 +175,20 @@ impl Puller {
         }
     }
 
-    /// Checks the consumer after a silence. Without a waiting pull there are no heartbeats, and nothing reports the end
-    /// of the consumer or of the connection, so the server is asked.
-    async fn check(&mut self) -> Result<(), BoxError> {
-        if self.asked > 0 {
-            return Err("the server sends no heartbeats: the consumer was deleted, or the connection is dead".into());
-        }
+    /// Asks the server whether the consumer is still the same. Nothing reports its end while no pull waits, and the next
+    /// pull may reach another consumer of its name.
+    async fn compare(&mut self) -> Result<(), BoxError> {
+        let asked = Instant::now();
         let Pull { connection, stream, consumer, made, .. } = &self.pull;
-        let info = timeout(SILENCE, connection.consumer(stream, consumer)).await??;
+        let info = tokio::select! {
+            biased;
+            info = timeout(SILENCE, connection.consumer(stream, consumer)) => info??,
+            () = connection.lost.cancelled() => return Err(self.lost()),
+        };
         if !made.consumer_is(info.created.into()) {
             return Err("the consumer was deleted and recreated".into());
         }
-        self.heard = Instant::now();
+        self.compared = asked;
         Ok(())
     }
 

@@ -62,6 +62,7 @@ impl Stream {
             stream: Arc::clone(&self.name),
             consumer: consumer.clone(),
             made,
+            rest: if options.has_history || since.is_some() { made.rest() } else { Duration::ZERO },
             acks: Arc::clone(&self.acks),
             wait: info.config.ack_wait,
             ordering_key: (options.order == DeliveryOrder::Queue).then_some(0),

@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use idem_core::{Acker, BoxError, Settled};
-use tokio::sync::Mutex;
 
 use crate::acks::Acks;
-use crate::bare::{self, Bare};
+use crate::bare::{self, Kept};
 
 /// Settles one delivery of a [`Queue`](crate::Queue), only on the channel that delivered it.
 ///
@@ -26,7 +25,7 @@ enum Channel {
     },
     /// A connection that has read what lapin cannot parse. All messages that it keeps share it.
     Bare {
-        bare: Arc<Mutex<Bare>>,
+        kept: Arc<Kept>,
         tag: u64,
     },
 }
@@ -38,8 +37,8 @@ impl RabbitMqAcker {
     }
 
     /// Returns the acker of a message that lapin cannot parse, with this tag on its connection.
-    pub(crate) fn bare(bare: &Arc<Mutex<Bare>>, tag: u64) -> Self {
-        Self(Channel::Bare { bare: Arc::clone(bare), tag })
+    pub(crate) fn bare(kept: &Arc<Kept>, tag: u64) -> Self {
+        Self(Channel::Bare { kept: Arc::clone(kept), tag })
     }
 }
 
@@ -48,7 +47,7 @@ impl Acker for RabbitMqAcker {
     async fn ack(self) -> Result<Settled, BoxError> {
         match self.0 {
             Channel::Lapin { acks, tag, acker } => acks.ack(tag, acker).await,
-            Channel::Bare { bare, tag } => bare::ack(bare, tag).await,
+            Channel::Bare { kept, tag } => bare::ack(kept, tag).await,
         }
     }
 
@@ -56,15 +55,15 @@ impl Acker for RabbitMqAcker {
     async fn release(self) -> Result<Settled, BoxError> {
         match self.0 {
             Channel::Lapin { acks, tag, acker } => acks.release(tag, &acker).await,
-            Channel::Bare { bare, tag } => bare::nack(bare, tag).await,
+            Channel::Bare { kept, tag } => bare::nack(kept, tag).await,
         }
     }
 
     fn is_live(&self) -> bool {
         match &self.0 {
             Channel::Lapin { acker, .. } => acker.usable(),
-            // Its connection is not watched: no handler runs for such a message.
-            Channel::Bare { .. } => true,
+            // The server's end of it is not watched: no handler runs for such a message. If it is locked, it is in use.
+            Channel::Bare { kept, .. } => kept.try_lock().map_or(true, |bare| bare.is_some()),
         }
     }
 }

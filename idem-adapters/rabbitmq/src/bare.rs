@@ -14,4 +14,4 @@ pub(crate) use frames::{CHANNEL, body, header, method};
 pub(crate) use login::Bare;
 pub(crate) use outstanding::{Answer, End};
 pub(crate) use publisher::{Encoded, Publisher};
-pub(crate) use reader::{Message, ack, nack};
+pub(crate) use reader::{Kept, Message, ack, end, nack};

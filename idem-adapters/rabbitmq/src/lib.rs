@@ -87,7 +87,7 @@
 //! AMQP short strings (most properties, and the names of headers, exchanges and routing keys) should be UTF-8. RabbitMQ
 //! forwards other bytes, but lapin closes the connection at such a message and returns everything that was prefetched.
 //! Before lapin consumes again, a connection without it reads as many messages, keeps such ones, and returns the others
-//! once more. The message becomes a dead letter with the reason
+//! once more; with an order, it returns them to their places, after the dead letters. The message becomes a dead letter with the reason
 //! [`Unrepresentable`](idem_core::Reason::Unrepresentable). It keeps its payload, its exchange and routing key as text, and
 //! the whole property list as bytes in the header `idem-amqp-properties`.
 

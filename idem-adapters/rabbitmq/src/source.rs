@@ -3,15 +3,16 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use idem_core::{BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions};
 use tokio::time::timeout;
 
 use crate::acker::RabbitMqAcker;
-use crate::bare::Bare;
+use crate::bare::{self, Bare, Kept};
 use crate::checks;
 use crate::config::Config;
 use crate::connection::Link;
@@ -53,6 +54,8 @@ pub struct Queue {
     is_unreadable: bool,
     /// The messages that lapin cannot parse, which come before all others.
     unreadable: VecDeque<(Delivery, RabbitMqAcker)>,
+    /// Their connections. They last until all of these messages are settled or the source is closed.
+    kept: Vec<Weak<Kept>>,
     /// The member to poll first for the next delivery.
     turn: usize,
 }
@@ -80,6 +83,7 @@ impl Queue {
             subscription: None,
             is_unreadable: false,
             unreadable: VecDeque::new(),
+            kept: Vec::new(),
             turn: 0,
         }
     }
@@ -133,10 +137,13 @@ impl Queue {
 
     /// Takes the messages that lapin cannot parse out of the queues. The client's error does not say which queue had one.
     async fn take_out(&mut self, options: &SubscribeOptions) -> Result<(), BoxError> {
+        let (ordered, count) = (options.order == DeliveryOrder::Queue, options.max_unsettled);
+        self.kept.retain(|kept| kept.strong_count() > 0);
         for (at, member) in self.members.iter_mut().enumerate() {
             let arguments = member.request.consumer.clone();
-            let taken = unreadable::take_out(&self.config, &member.name, options.max_unsettled, arguments).await?;
-            let key = (options.order == DeliveryOrder::Queue).then_some(at as u64);
+            let (kept, taken) = unreadable::take_out(&self.config, &member.name, count, arguments, ordered).await?;
+            self.kept.push(kept);
+            let key = ordered.then_some(at as u64);
             self.unreadable.extend(taken.into_iter().map(|(delivery, acker)| (delivery.with_ordering_key(key), acker)));
         }
         Ok(())
@@ -191,6 +198,24 @@ impl Queue {
         }
     }
 
+    /// Ends the subscription. Messages that lapin cannot parse and that were handed out can still be settled.
+    async fn leave(&mut self) {
+        self.subscription = None;
+        self.unreadable.clear();
+        // Take all first, so that none is left behind if the timeout expires before its turn.
+        let link = self.link.take();
+        let subscriptions: Vec<_> = self.members.iter_mut().filter_map(Member::leave).collect();
+        let close = async {
+            for subscription in subscriptions {
+                subscription.close().await;
+            }
+            if let Some(link) = link {
+                link.close().await;
+            }
+        };
+        let _ = timeout(DRAIN, close).await;
+    }
+
     /// Subscribes to each queue.
     async fn subscribe(&mut self, link: Link, options: &SubscribeOptions) -> Result<(), BoxError> {
         let link = self.link.insert(link);
@@ -217,7 +242,7 @@ impl Source for Queue {
     /// if it was declared: its messages are lost.
     async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
         checks::check(&self.config, &self.name, &self.place(), &options)?;
-        self.close().await;
+        self.leave().await;
         let limit = SUBSCRIBE.saturating_mul(u32::try_from(self.members.len()).unwrap_or(u32::MAX));
         let mut bare = Bare::open(&self.config).await?;
         let looked = timeout(limit, async {
@@ -310,20 +335,10 @@ impl Source for Queue {
 
     /// Gives up after 10 seconds without an answer. The heartbeat then ends the connection.
     async fn close(&mut self) {
-        self.subscription = None;
-        self.unreadable.clear();
-        // Take all first, so that none is left behind if the timeout expires before its turn.
-        let link = self.link.take();
-        let subscriptions: Vec<_> = self.members.iter_mut().filter_map(Member::leave).collect();
-        let close = async {
-            for subscription in subscriptions {
-                subscription.close().await;
-            }
-            if let Some(link) = link {
-                link.close().await;
-            }
-        };
-        let _ = timeout(DRAIN, close).await;
+        let kept: Vec<_> = self.kept.drain(..).filter_map(|kept| kept.upgrade()).collect();
+        // Together: all are taken at once, so that none is left behind if this future is dropped.
+        let ended = timeout(DRAIN, join_all(kept.iter().map(|kept| bare::end(kept))));
+        let _ = tokio::join!(ended, self.leave());
     }
 }
 

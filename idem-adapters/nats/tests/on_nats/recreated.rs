@@ -1,6 +1,6 @@
 //! Streams that were deleted and recreated: they number their messages from 1 again, and so do their consumers.
 
-use crate::common::{SHORT, World, loss, next, subscribe_options};
+use crate::common::{SHORT, World, loss, next, nothing_for, subscribe_options};
 use idem_conformance::Proxy;
 use idem_core::{Acker, Settled, Source};
 
@@ -19,6 +19,45 @@ async fn an_ack_of_before_settles_no_message_of_a_stream_that_was_recreated() {
     let (delivery, _new) = next(&mut stream).await;
     assert_eq!(delivery.payload(), "b");
     assert_eq!(world.info().await.num_ack_pending, 1);
+}
+
+/// The first worker has no room, so no pull of it waits, and nothing tells it that the stream is another one. The second
+/// belongs to a service that has run before, as the first does.
+#[tokio::test]
+async fn an_ack_soon_after_the_stream_was_recreated_settles_nothing_there() {
+    let Some(world) = World::new().await else { return };
+    world.publish("a").await;
+    let mut stream = world.open(1).await;
+    let (_, old) = next(&mut stream).await;
+    world.delete().await;
+    world.make(|_| {}).await;
+    world.publish("b").await;
+    let mut other = world.source().await;
+    other.subscribe(subscribe_options(1).with_history(true)).await.unwrap();
+    // The duration itself is tested: the message could be settled as soon as it is delivered.
+    nothing_for(&mut other, SHORT).await;
+    // Some servers do not answer an ack of a message that they have not delivered.
+    let _ = old.ack().await;
+    let (delivery, _held) = next(&mut other).await;
+    assert_eq!(delivery.payload(), "b");
+    assert_eq!(world.info().await.num_ack_pending, 1);
+}
+
+/// Its next pull reaches the new consumer before anything has told it of that.
+#[tokio::test]
+async fn a_consumer_that_is_recreated_between_two_pulls_is_noticed() {
+    let Some(world) = World::new().await else { return };
+    world.publish("a").await;
+    let mut stream = world.open(1).await;
+    let (_, old) = next(&mut stream).await;
+    // Times that differ by less than a second count as the same.
+    tokio::time::sleep(SHORT * 3 / 2).await;
+    world.delete().await;
+    world.make(|_| {}).await;
+    world.consumer(|_| {}).await;
+    drop(old);
+    let error = loss(&mut stream).await;
+    assert!(format!("{error:?}").contains("recreated"), "{error:?}");
 }
 
 /// The source no longer lists a delivery that was superseded.

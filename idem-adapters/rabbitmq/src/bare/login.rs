@@ -76,7 +76,8 @@ impl Bare {
         let close = Close { reply_code: 200, reply_text: "done".into(), class_id: 0, method_id: 0 };
         let _ = timeout(CLOSE, async {
             self.send(0, AMQPClass::Connection(AMQPMethod::Close(close))).await?;
-            while !matches!(self.method().await?, AMQPClass::Connection(AMQPMethod::CloseOk(_))) {}
+            // As bytes: messages that cannot be parsed may be on their way.
+            while !frames::read(&mut self.stream).await?.1.starts_with(&[0, 10, 0, 51]) {}
             self.stream.close().await
         })
         .await;

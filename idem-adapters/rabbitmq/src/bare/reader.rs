@@ -52,13 +52,15 @@ enum Said {
 }
 
 impl Bare {
-    /// Reads the next messages of a queue, at most `count`. Releases those that lapin can parse, and returns the others. If
-    /// it is dropped, the connection must be dropped.
+    /// Reads the next messages of a queue, at most `count`, and returns those that lapin cannot parse. The others are
+    /// released; with an order, they stay with this consumer until the connection ends. If it is dropped, the connection
+    /// must be dropped.
     pub(crate) async fn unreadable(
         &mut self,
         queue: &str,
         count: u16,
         arguments: FieldTable,
+        ordered: bool,
     ) -> io::Result<Vec<Message>> {
         self.subscribe(queue, count, arguments).await?;
         let (mut readable, mut unreadable, mut left) = (Vec::new(), Vec::new(), count);
@@ -72,6 +74,11 @@ impl Bare {
                 left -= 1;
                 sort(message);
             }
+        }
+        // A quorum queue without a delivery limit puts a released message behind all others, and a cancelled consumer lets
+        // the next one continue behind those that it holds. The end of the connection returns them to their places.
+        if ordered {
+            return Ok(unreadable);
         }
         let cancel = basic::Cancel { consumer_tag: CONSUMER.into(), nowait: false };
         self.send(CHANNEL, AMQPClass::Basic(Basic::Cancel(cancel))).await?;
@@ -160,22 +167,37 @@ fn deliver(method: &mut Cursor<'_>) -> Option<Message> {
     Some(Message { tag, redelivered, exchange, routing_key, ..Default::default() })
 }
 
+/// The connection of messages that lapin cannot parse, until it ends.
+pub(crate) type Kept = Mutex<Option<Bare>>;
+
 /// Acks a message on the connection that has read it. The last message that is settled closes the connection.
-pub(crate) async fn ack(bare: Arc<Mutex<Bare>>, delivery_tag: u64) -> Result<Settled, BoxError> {
-    settle(bare, Basic::Ack(basic::Ack { delivery_tag, multiple: false })).await
+pub(crate) async fn ack(kept: Arc<Kept>, delivery_tag: u64) -> Result<Settled, BoxError> {
+    settle(kept, Basic::Ack(basic::Ack { delivery_tag, multiple: false })).await
 }
 
 /// Releases a message, as [`ack`] acks one.
-pub(crate) async fn nack(bare: Arc<Mutex<Bare>>, delivery_tag: u64) -> Result<Settled, BoxError> {
-    settle(bare, release(delivery_tag)).await
+pub(crate) async fn nack(kept: Arc<Kept>, delivery_tag: u64) -> Result<Settled, BoxError> {
+    settle(kept, release(delivery_tag)).await
 }
 
-async fn settle(bare: Arc<Mutex<Bare>>, method: Basic) -> Result<Settled, BoxError> {
-    let sent = bare.lock().await.send(CHANNEL, AMQPClass::Basic(method)).await;
-    if let Some(bare) = Arc::into_inner(bare) {
-        bare.into_inner().close().await;
+/// Ends the connection, unless it has ended: what it keeps returns to the queue.
+pub(crate) async fn end(kept: &Kept) {
+    let bare = kept.lock().await.take();
+    if let Some(bare) = bare {
+        bare.close().await;
     }
-    sent.map_err(|_| UNANSWERED)?;
+}
+
+async fn settle(kept: Arc<Kept>, method: Basic) -> Result<Settled, BoxError> {
+    let mut place = kept.lock().await;
+    // Taken out meanwhile: if this future is dropped behind a part of the frame, the connection ends.
+    let Some(mut bare) = place.take() else { return Ok(Settled::Stale) };
+    bare.send(CHANNEL, AMQPClass::Basic(method)).await.map_err(|_| UNANSWERED)?;
+    *place = Some(bare);
+    drop(place);
+    if let Some(bare) = Arc::into_inner(kept).and_then(Mutex::into_inner) {
+        bare.close().await;
+    }
     Ok(Settled::Sent)
 }
 
