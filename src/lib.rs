@@ -47,6 +47,5 @@ mod readme {}
 /// Compiles the examples of the macros, which cannot use this crate from their own.
 #[cfg(doctest)]
 #[doc = include_str!("docs/idempotent.md")]
-#[doc = include_str!("docs/external_macro.md")]
 #[doc = include_str!("docs/key_part.md")]
 mod macro_examples {}

@@ -1,15 +1,17 @@
 //! A store that responds immediately and holds no data.
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use idem::store::HasConnection;
+use idem::Error;
+use idem::adapter::StagedMessage;
 use idem::store::{
-    CallResult, CallRows, Caller, ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares,
-    DueRows, ExistingClaim, Filter, HandlerId, HandlerRows, History, Identity, InboxRows, LeftCalls, LookBack, NewRow,
-    Operator, OutboxRows, Page, Pruned, Remedies, Replayed, Resolution, RollbackResult, Row, RowKind, RowResult, Stats,
-    StoreError, TakeLimit, TakenCalls, Ticket, Transactions,
+    Caller, ClaimState, Claimed, CommitResult, Consumers, DeadOutgoing, DueRows, ErrorClass, ExistingClaim, Fate,
+    Filter, HandlerId, HandlerMark, HasConnection, Identity, InboxRows, KnownHandler, LeaseAnswer, LeaseRequest,
+    LeftCalls, LocalMessage, LookBack, NewRow, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
+    Pruned, PublishFailure, Replay, Replayed, Resolution, RollbackResult, Row, RowKind, RowRef, RowResult, Stats,
+    StoreError, StoreFacts, TakeLimit, TakenCalls, Ticket, Transactions, TxnState, UnreadOutbox,
 };
-use idem::{Error, Key};
 use uuid::Uuid;
 
 #[derive(Clone)]
@@ -26,73 +28,69 @@ impl HasConnection<Nowhere> for Nothing {
 
 type Answer<T> = Result<T, StoreError>;
 
+static FACTS: LazyLock<StoreFacts> =
+    LazyLock::new(|| StoreFacts::new("nothing".to_owned(), usize::MAX, Default::default(), ""));
+
+const NEW: Claimed = Claimed::New { pruned_through: None };
+
 impl Transactions for Nothing {
     type Txn = Nowhere;
 
-    async fn ping(&self) -> Answer<()> {
-        Ok(())
+    fn facts(&self) -> &StoreFacts {
+        &FACTS
     }
 
-    fn share_connections(&self, connections: usize) -> Result<ConnectionShare, Error> {
-        Ok(ConnectionShares::new(connections).add(connections))
+    async fn ping(&self) -> Answer<()> {
+        Ok(())
     }
 
     async fn begin(&self, _: Duration) -> Answer<Nowhere> {
         Ok(Nowhere)
     }
 
-    async fn guard(&self, _: &mut Nowhere) -> Answer<()> {
-        Ok(())
+    async fn begin_first(&self, _: Duration, _: Option<&Identity>) -> Answer<(Nowhere, Claimed)> {
+        Ok((Nowhere, NEW))
+    }
+
+    async fn claim(&self, _: &mut Nowhere, identities: &[&Identity], _: ClaimState) -> Answer<Vec<Claimed>> {
+        Ok(vec![NEW; identities.len()])
+    }
+
+    async fn existing_claims(
+        &self,
+        _: &mut Nowhere,
+        identities: &[&Identity],
+        _: bool,
+    ) -> Answer<Vec<Option<ExistingClaim>>> {
+        Ok(vec![None; identities.len()])
+    }
+
+    async fn reopen(&self, _: &mut Nowhere, _: &Identity, _: &Ticket) -> Answer<bool> {
+        Ok(true)
+    }
+
+    async fn check_between(&self, _: &mut Nowhere) -> Answer<TxnState> {
+        Ok(TxnState::Unknown)
     }
 
     async fn commit(&self, _: Nowhere) -> CommitResult {
         CommitResult::Done
     }
 
+    fn classify_error(&self, _: Option<&mut Nowhere>, _: &(dyn std::error::Error + 'static)) -> ErrorClass {
+        ErrorClass::Ordinary
+    }
+
     async fn rollback(&self, _: Nowhere) -> Answer<RollbackResult> {
         Ok(RollbackResult::RolledBack)
     }
-}
 
-impl Claims for Nothing {
-    async fn register(&self, _: &str, names: &[&str]) -> Answer<Vec<HandlerId>> {
-        Ok((1..).map(HandlerId).take(names.len()).collect())
+    fn ticket(&self, _: &Nowhere) -> Option<Ticket> {
+        None
     }
 
-    async fn rename(&self, _: &str, _: &str, _: &str) -> Answer<bool> {
-        Ok(true)
-    }
-
-    async fn record_seen(&self, _: &[HandlerId]) -> Answer<bool> {
-        Ok(true)
-    }
-
-    async fn histories(&self, _: &str) -> Answer<Vec<History>> {
-        Ok(Vec::new())
-    }
-
-    async fn record_history(&self, _: HandlerId) -> Answer<()> {
-        Ok(())
-    }
-
-    async fn retention(&self, handlers: &[HandlerId]) -> Answer<Vec<Option<Duration>>> {
-        Ok(vec![Some(Duration::from_secs(7 * 24 * 3600)); handlers.len()])
-    }
-
-    async fn claim(&self, _: &mut Nowhere, identities: &[&Identity], _: ClaimState) -> Answer<Vec<Claimed>> {
-        Ok(vec![Claimed::New { pruned_through: None }; identities.len()])
-    }
-
-    async fn begin_with_claim(&self, _: Duration, _: &Identity) -> Answer<(Nowhere, Claimed)> {
-        Ok((Nowhere, Claimed::New { pruned_through: None }))
-    }
-
-    async fn existing_claims(&self, _: &mut Nowhere, identities: &[&Identity]) -> Answer<Vec<Option<ExistingClaim>>> {
-        Ok(vec![None; identities.len()])
-    }
-
-    async fn reopen(&self, _: &mut Nowhere, _: &Identity, _: &Ticket) -> Answer<bool> {
-        Ok(true)
+    async fn fate(&self, _: &Ticket) -> Answer<Fate> {
+        Ok(Fate::RolledBack)
     }
 }
 
@@ -105,12 +103,8 @@ impl InboxRows for Nothing {
         Ok(())
     }
 
-    async fn start(&self, _: &mut Nowhere, rows: &[&Row]) -> Answer<Vec<bool>> {
+    async fn start(&self, _: &mut Nowhere, rows: &[&Row], _: ClaimState) -> Answer<Vec<bool>> {
         Ok(vec![false; rows.len()])
-    }
-
-    async fn remove(&self, _: &mut Nowhere, _: &Row) -> Answer<bool> {
-        Ok(false)
     }
 
     async fn poll_due(&self, _: &[HandlerId], _: Duration, _: LookBack) -> Answer<DueRows> {
@@ -137,22 +131,12 @@ impl InboxRows for Nothing {
         Ok(false)
     }
 
-    async fn refund_start(&self, _: &Row) -> Answer<()> {
-        Ok(())
-    }
-
     async fn dead_letter_crashed(&self, _: &[HandlerId], _: Duration) -> Answer<Vec<Row>> {
         Ok(Vec::new())
     }
-}
 
-impl CallRows for Nothing {
     async fn take_calls(&self, _: &[Caller], _: usize, _: Option<Duration>, _: Uuid) -> Answer<TakenCalls> {
         Ok(TakenCalls::new(Vec::new(), Instant::now()))
-    }
-
-    async fn record_call(&self, _: &Row, _: &CallResult) -> Answer<bool> {
-        Ok(false)
     }
 
     async fn date_call(&self, _: &Row, _: Duration) -> Answer<Option<Instant>> {
@@ -164,42 +148,76 @@ impl CallRows for Nothing {
     }
 }
 
-impl OutboxRows for Nothing {}
+impl OutboxRows for Nothing {
+    async fn register_outbox(&self, _: &str) -> Result<OutboxId, Error> {
+        Ok(OutboxId { number: 0, namespace: Uuid::nil() })
+    }
 
-impl Operator for Nothing {
+    fn stage(&self, _: &mut Nowhere, _: OutboxId, _: Vec<StagedMessage>, _: Vec<LocalMessage>) {}
+
+    async fn lease_outbox(&self, _: OutboxId, _: Uuid, _: LeaseRequest) -> Answer<LeaseAnswer> {
+        Ok(LeaseAnswer::Unknown)
+    }
+
+    async fn read_outbox(&self, _: OutboxId, _: OutboxRead<'_>) -> Answer<OutboxFound> {
+        Ok(OutboxFound::default())
+    }
+
+    async fn delete_published(&self, _: OutboxId, _: Uuid, _: &[RowRef]) -> Answer<u64> {
+        Ok(0)
+    }
+
+    async fn record_failures(&self, _: OutboxId, _: Uuid, _: &[PublishFailure]) -> Answer<()> {
+        Ok(())
+    }
+
+    async fn outbox_stats(&self, _: OutboxId, _: u64) -> Answer<OutboxStats> {
+        Ok(OutboxStats::default())
+    }
+
+    async fn unread_outboxes(&self, _: Duration, _: u64) -> Answer<Vec<UnreadOutbox>> {
+        Ok(Vec::new())
+    }
+
+    async fn dead_outgoing(&self, _: OutboxId, _: Page) -> Answer<Vec<DeadOutgoing>> {
+        Ok(Vec::new())
+    }
+
+    async fn remove_dead_outgoing(&self, _: OutboxId, _: i64, _: bool) -> Answer<bool> {
+        Ok(false)
+    }
+}
+
+impl Consumers for Nothing {
+    async fn register(&self, _: &str, names: &[&str]) -> Answer<Vec<HandlerId>> {
+        Ok((1..).map(HandlerId).take(names.len()).collect())
+    }
+
+    async fn rename(&self, _: &str, _: &str, _: &str) -> Answer<bool> {
+        Ok(true)
+    }
+
+    async fn mark(&self, _: &[HandlerId], _: HandlerMark) -> Answer<bool> {
+        Ok(true)
+    }
+
+    async fn handlers(&self, _: Option<&str>) -> Answer<Vec<KnownHandler>> {
+        Ok(Vec::new())
+    }
+
     async fn stats(&self, _: &[HandlerId]) -> Answer<Stats> {
         Ok(Stats::default())
-    }
-
-    async fn waiting(&self, _: &str) -> Answer<Vec<HandlerRows>> {
-        Ok(Vec::new())
-    }
-
-    async fn consumers(&self) -> Answer<Vec<String>> {
-        Ok(Vec::new())
-    }
-
-    fn cures(&self, _: &str, _: &str, _: &str) -> Remedies {
-        Remedies::default()
     }
 
     async fn list(&self, _: &str, _: &Filter, _: Page) -> Answer<Vec<Row>> {
         Ok(Vec::new())
     }
 
-    async fn replay(&self, _: &str, _: i64, _: bool) -> Answer<Replayed> {
+    async fn replay(&self, _: &str, _: i64, _: Replay<'_>) -> Answer<Replayed> {
         Ok(Replayed::NotFound)
     }
 
-    async fn replay_as(&self, _: &str, _: i64, _: &Key) -> Answer<Replayed> {
-        Ok(Replayed::NotFound)
-    }
-
-    async fn discard(&self, _: &str, _: i64) -> Answer<bool> {
-        Ok(false)
-    }
-
-    async fn resolve(&self, _: &str, _: i64, _: Uuid, _: &Resolution) -> Answer<bool> {
+    async fn resolve(&self, _: &str, _: i64, _: Option<Uuid>, _: &Resolution) -> Answer<bool> {
         Ok(false)
     }
 

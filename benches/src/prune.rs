@@ -1,6 +1,6 @@
 //! The cost of pruning: claims per second, and the throughput that a concurrent load loses.
 
-use idem::store::Operator;
+use idem::store::Consumers;
 use std::fmt;
 use std::time::Instant;
 

@@ -13,7 +13,7 @@ mod sqlite;
 use std::time::Duration;
 
 use idem_conformance::store::{Setup, World};
-use idem_core::store::{ClaimState, Claims, CommitResult, HandlerId, Identity, InboxRows, NewRow, Transactions};
+use idem_core::store::{ClaimState, CommitResult, Consumers, HandlerId, Identity, InboxRows, NewRow, Transactions};
 use idem_core::{Delivery, Fingerprint, Key, Reason};
 
 use postgres::PostgresWorld;

@@ -66,8 +66,9 @@ impl Advice {
     }
 }
 
-#[derive(Debug)]
-struct Marked(Mark);
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Marked(#[source] Mark);
 
 /// The mark is the *source* of the error that is returned, not that error itself. A transparent wrapper, such as
 /// thiserror's, returns the source of the error that it wraps, and would otherwise hide the mark.
@@ -75,18 +76,6 @@ struct Marked(Mark);
 struct Mark {
     error: BoxError,
     advice: Advice,
-}
-
-impl fmt::Display for Marked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for Marked {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.0)
-    }
 }
 
 impl fmt::Display for Mark {

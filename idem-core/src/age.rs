@@ -21,7 +21,7 @@ impl<S: Store> Routes<S> {
         delivery: &Delivery,
         pruned_through: Option<SystemTime>,
     ) -> Option<String> {
-        // 1970 records a history, and no claim was pruned: see `Claims::record_history`.
+        // 1970 records a history, and no claim was pruned: see `HandlerMark::Processes`.
         let through = pruned_through.filter(|through| *through > SystemTime::UNIX_EPOCH)?;
         let published = delivery.published_at()?;
         let route = self.get(handler);

@@ -1,7 +1,7 @@
 //! One delivery of a message.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -206,8 +206,8 @@ impl Delivery {
 
     /// Returns the parts that few deliveries have.
     pub(crate) fn rare(&self) -> &Rare {
-        static NONE: Rare = Rare::none();
-        self.rare.as_deref().unwrap_or(&NONE)
+        static NONE: LazyLock<Rare> = LazyLock::new(Rare::default);
+        self.rare.as_deref().unwrap_or_else(|| &NONE)
     }
 
     /// Returns them to be changed, and allocates them if there are none.

@@ -71,8 +71,8 @@ pub trait Input<M>: Sized + Send + 'static {
     /// Creates the input from one message.
     fn one(message: M) -> Self;
 
-    /// Creates the input from many messages; `None` if the handler takes one at a time.
-    fn many(messages: Vec<M>) -> Option<Self>;
+    /// Joins several inputs; `None` if the handler takes one message at a time.
+    fn join(inputs: Vec<Self>) -> Option<Self>;
 }
 
 impl<M: Send + 'static> Input<M> for M {
@@ -82,7 +82,7 @@ impl<M: Send + 'static> Input<M> for M {
         message
     }
 
-    fn many(_messages: Vec<M>) -> Option<Self> {
+    fn join(_inputs: Vec<Self>) -> Option<Self> {
         None
     }
 }
@@ -94,7 +94,7 @@ impl<M: Send + 'static> Input<M> for Batch<M> {
         Self(vec![message])
     }
 
-    fn many(messages: Vec<M>) -> Option<Self> {
-        Some(Self(messages))
+    fn join(inputs: Vec<Self>) -> Option<Self> {
+        Some(Self(inputs.into_iter().flatten().collect()))
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 };
 
 pub(crate) use job::Job;
-use job::{Joined, Ready};
+use job::Ready;
 
 /// The properties of a handler, which are the same for all its messages.
 pub(crate) struct Facts {
@@ -149,12 +149,12 @@ where
     }
 
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>> {
-        let (mut messages, mut first) = (Vec::with_capacity(jobs.len()), None);
+        let (mut inputs, mut first) = (Vec::with_capacity(jobs.len()), None);
         let mut staged: Option<Outbox> = None;
         for job in jobs {
             let job: Box<dyn Any> = job;
-            let Ready::<H> { message, params, outbox } = *job.downcast().ok()?;
-            messages.push(message);
+            let Ready::<H> { input, params, outbox } = *job.downcast().ok()?;
+            inputs.push(input);
             // The parameters are those of the first message, unless an extractor has failed for another one.
             if first.as_ref().is_none_or(|first: &Result<_, _>| first.is_ok() && params.is_err()) {
                 first = Some(params);
@@ -166,7 +166,11 @@ where
                 (Some(_), None) => {}
             }
         }
-        Some(Box::new(Joined::<H> { input: H::Input::many(messages)?, params: first?, outbox: staged }))
+        Some(Box::new(Ready::<H> {
+            input: <H::Input as Input<H::Message>>::join(inputs)?,
+            params: first?,
+            outbox: staged,
+        }))
     }
 
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit> {
@@ -210,7 +214,7 @@ where
         let from = Extraction::new(delivery, key, &*self.state);
         let params = catch_unwind(AssertUnwindSafe(|| H::Params::extract(&from)))
             .unwrap_or_else(|panic| Err(format!("an extractor panicked: {}", panic_text(panic.as_ref())).into()));
-        Ok(Box::new(Ready::<H> { message, params, outbox: from.outbox.into_inner() }))
+        Ok(Box::new(Ready::<H> { input: H::Input::one(message), params, outbox: from.outbox.into_inner() }))
     }
 }
 

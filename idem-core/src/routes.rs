@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::external::CallLimits;
-use crate::registry::{Job, Registered, Unfit};
+use crate::registry::{Registered, Unfit};
 use crate::store::{Caller, HandlerId, Identity, Row, first_provider_key};
 use crate::subject;
 use crate::telemetry::Meters;
@@ -58,13 +58,6 @@ impl RouteCall {
         let Some(position) = from.position() else { return Uuid::new_v4() };
         first_provider_key(self.namespace, self.limits.name, (from.source(), position), message)
     }
-}
-
-/// A delivery that is ready to run: its handler, its identity and the decoded message.
-pub(crate) struct Work<'a, S> {
-    pub(crate) route: &'a Route<S>,
-    pub(crate) identity: Identity,
-    pub(crate) job: Box<dyn Job<S>>,
 }
 
 /// The part of a delivery that selects its handler.

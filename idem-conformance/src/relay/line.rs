@@ -97,10 +97,10 @@ impl<W: World> Line<W> {
     pub(super) async fn stage(&self, messages: impl IntoIterator<Item = Outgoing>) {
         let messages = messages.into_iter().map(|message| StagedMessage::new(Uuid::new_v4(), message)).collect();
         let mut txn = self.store.begin(Duration::from_secs(30)).await.unwrap();
-        self.store.stage(&mut txn, self.outbox, messages).unwrap();
+        self.store.stage(&mut txn, self.outbox, messages, Vec::new());
         let done = self.store.commit(txn).await;
         assert!(matches!(done, CommitResult::Done), "{done:?}");
-        self.store.bell().unwrap().ring();
+        self.store.facts().bell.ring();
     }
 
     /// Starts a relay to the sink of this line.

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{CallResult, CallRows, Caller, InboxRows, LeftCalls, NewRow, Resolution, RowKind, RowResult};
+use idem_core::store::{
+    CallResult, Caller, Consumers, HandlerId, HandlerMark, InboxRows, LeftCalls, NewRow, Resolution, RowKind, RowResult,
+};
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
 
@@ -20,11 +22,11 @@ pub async fn a_repeated_call_keeps_its_key<W: World>(world: W) {
     assert_ne!(second.locked_by, first.locked_by);
     // The former holder writes nothing, unless it has an answer.
     for result in [failed(Ok(HOUR)), CallResult::given_back(HOUR)] {
-        assert!(!stage.store.record_call(&first, &result).await.unwrap());
+        assert!(!stage.store.record_result(&first, &RowResult::Called(result.clone())).await.unwrap());
     }
     assert_eq!(stage.store.date_call(&first, LEASE).await.unwrap(), None);
     assert_eq!(stage.one_scheduled().await.locked_by, second.locked_by);
-    assert!(stage.store.record_call(&second, &failed(Ok(Duration::ZERO))).await.unwrap());
+    assert!(stage.store.record_result(&second, &RowResult::Called(failed(Ok(Duration::ZERO)))).await.unwrap());
     let third = take_one(&stage).await;
     assert_eq!((third.provider_key, third.called_at, third.calls), (first.provider_key, first.called_at, Some(1)));
     assert_eq!((third.attempts, third.error.as_str()), (1, "it failed"));
@@ -35,15 +37,18 @@ pub async fn a_repeated_call_keeps_its_key<W: World>(world: W) {
 pub async fn an_answer_that_comes_after_the_lease_is_kept_for_its_key<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let first = taken(&stage).await;
-    assert!(stage.store.record_call(&first, &failed(Err(Reason::Exhausted))).await.unwrap());
+    assert!(stage.store.record_result(&first, &RowResult::Called(failed(Err(Reason::Exhausted)))).await.unwrap());
     assert!(resolve(&stage, &first, &Resolution::CallAgain).await);
     let second = take_one(&stage).await;
-    assert!(!stage.store.record_call(&first, &CallResult::answered(answer())).await.unwrap(), "it has another key");
+    assert!(
+        !stage.store.record_result(&first, &RowResult::Called(CallResult::answered(answer()))).await.unwrap(),
+        "it has another key"
+    );
     stage.rows_earlier(HOUR).await;
     let third = take_one(&stage).await;
     assert!(stage.store.date_call(&third, LEASE).await.unwrap().is_some());
-    assert!(stage.store.record_call(&second, &CallResult::answered(answer())).await.unwrap());
-    assert!(!stage.store.record_call(&third, &failed(Ok(HOUR))).await.unwrap());
+    assert!(stage.store.record_result(&second, &RowResult::Called(CallResult::answered(answer()))).await.unwrap());
+    assert!(!stage.store.record_result(&third, &RowResult::Called(failed(Ok(HOUR)))).await.unwrap());
     assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
 }
 
@@ -69,15 +74,15 @@ pub async fn the_name_of_a_call_is_that_of_its_first_take<W: World>(world: W) {
     let other = [Caller { name: "mail".into(), ..caller(stage.handler) }];
     let taken_by_other = async || stage.store.take_calls(&other, 1, None, Uuid::new_v4()).await.unwrap().rows.remove(0);
     assert_eq!(row.call_name.as_deref(), Some("charge"));
-    assert!(stage.store.record_call(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(failed(Ok(Duration::ZERO)))).await.unwrap());
     let row = taken_by_other().await;
     assert_eq!(row.call_name.as_deref(), Some("charge"));
     let unused = CallResult { is_unused: true, ..CallResult::given_back(Duration::ZERO) };
-    assert!(stage.store.record_call(&row, &unused).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(unused.clone())).await.unwrap());
     assert_eq!(stage.one_scheduled().await.call_name, None);
     let row = taken_by_other().await;
     assert_eq!(row.call_name.as_deref(), Some("mail"));
-    assert!(stage.store.record_call(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(failed(Err(Reason::Exhausted)))).await.unwrap());
     assert!(resolve(&stage, &row, &Resolution::CallAgain).await);
     assert_eq!(stage.one_scheduled().await.call_name, None);
 }
@@ -94,18 +99,25 @@ pub async fn a_row_that_is_left_to_its_call_keeps_the_key_that_it_has<W: World>(
     assert!(row.provider_key.is_some() && row.provider_key == ordinary.provider_key, "{row:?}");
 }
 
+/// The namespace of the calls of this handler, as a worker gets it at its start.
+async fn namespace_of<S: Consumers>(store: &S, handler: HandlerId) -> Uuid {
+    assert!(store.mark(&[handler], HandlerMark::Calls).await.unwrap());
+    let known = store.handlers(None).await.unwrap();
+    known.iter().find(|known| known.id == handler).unwrap().namespace.unwrap()
+}
+
 /// The first keys of its messages are derived from it. Two handlers with one would have the same keys for one event.
 pub async fn a_handler_keeps_the_namespace_of_its_calls<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = register(&stage.store, "billing", "refunds").await;
     let stored = format!("SELECT count(*) FROM {}", stage.world.own("call_namespaces"));
     assert_eq!(stage.world.number(&stored).await, 0, "it would be in each database that is made from a template");
-    let namespace = stage.store.call_namespace(stage.handler).await.unwrap();
+    let namespace = namespace_of(&stage.store, stage.handler).await;
     assert!(!namespace.is_nil());
     for store in [stage.store.clone(), stage.world.store(Setup::default()).await.unwrap()] {
-        assert_eq!(store.call_namespace(stage.handler).await.unwrap(), namespace);
+        assert_eq!(namespace_of(&store, stage.handler).await, namespace);
     }
-    assert_ne!(stage.store.call_namespace(other).await.unwrap(), namespace);
+    assert_ne!(namespace_of(&stage.store, other).await, namespace);
     assert_eq!(stage.world.number(&stored).await, 2);
 }
 
@@ -118,8 +130,7 @@ pub async fn stores_that_ask_at_once_get_one_namespace<W: World>(world: W) {
     }
     for round in 0..10 {
         let handler = register(&stage.store, "billing", &format!("handler {round}")).await;
-        let all = futures_util::future::join_all(stores.iter().map(|store| store.call_namespace(handler))).await;
-        let mut all: Vec<Uuid> = all.into_iter().map(Result::unwrap).collect();
+        let mut all = futures_util::future::join_all(stores.iter().map(|store| namespace_of(store, handler))).await;
         all.dedup();
         assert_eq!(all.len(), 1, "{all:?}");
     }
@@ -128,11 +139,12 @@ pub async fn stores_that_ask_at_once_get_one_namespace<W: World>(world: W) {
 /// Its number may come again, if somebody resets the table, for another handler.
 pub async fn a_namespace_is_deleted_with_its_handler<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let namespace = stage.store.call_namespace(stage.handler).await.unwrap();
+    let namespace = namespace_of(&stage.store, stage.handler).await;
     stage.world.run(&format!("DELETE FROM {}", stage.world.own("handlers"))).await;
     let stored = format!("SELECT count(*) FROM {}", stage.world.own("call_namespaces"));
     assert_eq!(stage.world.number(&stored).await, 0);
-    stage.store.call_namespace(stage.handler).await.unwrap_err();
+    assert!(!stage.store.mark(&[stage.handler], HandlerMark::Calls).await.unwrap());
+    assert!(stage.store.handlers(None).await.unwrap().is_empty());
     let again = register(&stage.store, "billing", "order_paid").await;
-    assert_ne!(stage.store.call_namespace(again).await.unwrap(), namespace);
+    assert_ne!(namespace_of(&stage.store, again).await, namespace);
 }

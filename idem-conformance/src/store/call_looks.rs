@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use idem_core::Reason;
 use idem_core::store::{
-    CallResult, CallRows, InboxRows, Operator, Replayed, Resolution, Row, RowKind, RowResult, Transactions,
+    CallResult, Consumers, InboxRows, Replay, Replayed, Resolution, Row, RowKind, RowResult, Transactions,
 };
 use uuid::Uuid;
 
@@ -49,13 +49,15 @@ pub async fn a_call_that_is_made_due_is_within_the_bound<W: World>(world: W) {
             _ => CallResult::dead(Reason::Unresolved, String::new()),
         };
         stage.rows_earlier(HOUR).await;
-        assert!(stage.store.record_call(&row, &result).await.unwrap());
+        assert!(stage.store.record_result(&row, &RowResult::Called(result.clone())).await.unwrap());
         if result.next.is_err() {
             stage.rows_earlier(HOUR).await;
         }
         match makes_due {
             "a result" => {}
-            "a replay" => assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due),
+            "a replay" => {
+                assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due)
+            }
             _ => assert!(resolve(&stage, &row, &Resolution::CallAgain).await),
         }
         let due = stage.one_scheduled().await.run_at;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    CallAnswer, CallResult, CallRows, Caller, ClaimState, Claims, HandlerId, Identity, InboxRows, LookBack, NewRow,
-    Operator, Resolution, Row, RowKind,
+    CallAnswer, CallResult, Caller, ClaimState, Consumers, HandlerId, Identity, InboxRows, LookBack, NewRow,
+    Resolution, Row, RowKind, Transactions,
 };
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
@@ -61,7 +61,7 @@ pub(super) fn answer() -> CallAnswer {
 
 /// Does what a person has decided who has looked for the key of the row.
 pub(super) async fn resolve<W: World>(stage: &Stage<W>, row: &Row, resolution: &Resolution) -> bool {
-    stage.store.resolve("billing", row.id, row.provider_key.unwrap(), resolution).await.unwrap()
+    stage.store.resolve("billing", row.id, Some(row.provider_key.unwrap()), resolution).await.unwrap()
 }
 
 /// Whether any statement of ordinary rows or suspects finds a row.

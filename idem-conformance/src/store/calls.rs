@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use idem_core::Reason;
 use idem_core::store::{
-    CallResult, CallRows, Caller, InboxRows, LeftCalls, Operator, Replayed, Resolution, Row, RowKind, RowResult,
+    CallResult, Caller, Consumers, InboxRows, LeftCalls, Replay, Replayed, Resolution, Row, RowKind, RowResult,
     Transactions,
 };
 use uuid::Uuid;
@@ -63,19 +63,19 @@ pub async fn the_first_call_under_a_key_is_known<W: World>(world: W) {
     assert!(row.is_first_call);
     assert_eq!(by_token(&row).await, [true], "the take got no response");
     let dead = CallResult::dead(Reason::TooLarge, String::new());
-    assert!(stage.store.record_call(&row, &dead).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(dead.clone())).await.unwrap());
     assert!(!stage.one_dead().await.is_first_call);
-    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due);
     let row = take_one(&stage).await;
     assert!(!row.is_first_call);
     assert_eq!(by_token(&row).await, [false]);
     assert!(stage.store.date_call(&row, LEASE).await.unwrap().is_some());
     assert_eq!(by_token(&row).await, [true], "the provider knows of none");
     let unused = CallResult { is_unused: true, ..CallResult::given_back(Duration::ZERO) };
-    assert!(stage.store.record_call(&row, &unused).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(unused.clone())).await.unwrap());
     let row = take_one(&stage).await;
     assert!(row.is_first_call);
-    assert!(stage.store.record_call(&row, &CallResult::given_back(Duration::ZERO)).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(CallResult::given_back(Duration::ZERO))).await.unwrap());
     assert!(!take_one(&stage).await.is_first_call);
 }
 
@@ -108,7 +108,9 @@ pub async fn a_call_that_is_given_back_leaves_out_only_itself<W: World>(world: W
         stage.rows_earlier(HOUR).await;
         let row = take_one(&stage).await;
         assert_eq!(row.calls, Some(calls + 1));
-        assert!(stage.store.record_call(&row, &CallResult::given_back(Duration::ZERO)).await.unwrap());
+        assert!(
+            stage.store.record_result(&row, &RowResult::Called(CallResult::given_back(Duration::ZERO))).await.unwrap()
+        );
     }
 }
 
@@ -116,10 +118,10 @@ pub async fn a_call_that_is_given_back_leaves_out_only_itself<W: World>(world: W
 pub async fn an_answer_makes_an_ordinary_row<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
-    assert!(stage.store.record_call(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(failed(Ok(Duration::ZERO)))).await.unwrap());
     let row = take_one(&stage).await;
-    assert!(stage.store.record_call(&row, &CallResult::answered(answer())).await.unwrap());
-    assert!(!stage.store.record_call(&row, &CallResult::answered(answer())).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(CallResult::answered(answer()))).await.unwrap());
+    assert!(!stage.store.record_result(&row, &RowResult::Called(CallResult::answered(answer()))).await.unwrap());
     assert!(take(&stage).await.is_empty());
     let ordinary = stage.take_one(RowKind::Ordinary).await;
     assert_eq!((ordinary.answer.as_ref(), ordinary.provider_key), (Some(&answer()), row.provider_key));
@@ -136,14 +138,14 @@ pub async fn a_call_in_doubt_leaves_its_lease_to_end<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     let doubt = CallResult { in_doubt: true, ..failed(Ok(Duration::ZERO)) };
-    assert!(stage.store.record_call(&row, &doubt).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(doubt.clone())).await.unwrap());
     let left = stage.one_scheduled().await;
     assert_eq!((left.locked_by, Some(left.run_at), left.called_at), (None, row.locked_until, row.called_at));
     assert!(take(&stage).await.is_empty());
     stage.rows_earlier(LEASE).await;
     let row = take_one(&stage).await;
     let later = CallResult { in_doubt: true, ..failed(Ok(HOUR)) };
-    assert!(stage.store.record_call(&row, &later).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(later.clone())).await.unwrap());
     assert!(stage.one_scheduled().await.run_at > row.locked_until.unwrap() + HOUR / 2, "the longer time counts");
 }
 
@@ -152,7 +154,7 @@ pub async fn a_call_without_effect_leaves_its_key_unused<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     let unused = CallResult { is_unused: true, ..failed(Ok(Duration::ZERO)) };
-    assert!(stage.store.record_call(&row, &unused).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(unused.clone())).await.unwrap());
     let left = stage.one_scheduled().await;
     assert_eq!((left.called_at, left.provider_key, left.attempts, left.calls), (None, row.provider_key, 1, Some(0)));
     let again = take_one(&stage).await;
@@ -169,12 +171,12 @@ pub async fn the_first_question_that_fails_begins_the_attempts_anew<W: World>(wo
     store(&stage, "a").await;
     for (result, attempts) in [(&call, 1), (&call, 2), (&question, 1), (&question, 2), (&call, 3), (&question, 4)] {
         let row = take_one(&stage).await;
-        assert!(stage.store.record_call(&row, result).await.unwrap());
+        assert!(stage.store.record_result(&row, &RowResult::Called(result.clone())).await.unwrap());
         let left = stage.one_scheduled().await;
         assert_eq!((left.attempts, left.asked_at.is_some()), (attempts, row.asked_at.is_some() || result.is_question));
     }
     let row = take_one(&stage).await;
-    assert!(stage.store.record_call(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(failed(Err(Reason::Exhausted)))).await.unwrap());
     assert!(resolve(&stage, &row, &Resolution::CallAgain).await);
     assert_eq!(stage.one_scheduled().await.asked_at, None, "nothing is known of the new key");
 }
@@ -204,7 +206,7 @@ pub async fn an_ordinary_row_is_left_to_its_call<W: World>(world: W) {
     let row = take_one(&stage).await;
     assert_eq!((row.calls, row.crash_count, row.lost_connections, row.attempts), (Some(1), 0, 0, 0));
     // A holder from before gives its start back, and there is none.
-    stage.store.refund_start(&row).await.unwrap();
+    stage.store.record_result(&row, &RowResult::Refunded).await.unwrap();
     assert_eq!(stage.one_scheduled().await.calls, Some(1));
 }
 
@@ -220,7 +222,7 @@ pub async fn rows_that_were_not_called_are_released<W: World>(world: W) {
     let ordinary = stage.take_one(RowKind::Ordinary).await;
     assert_eq!((ordinary.identity.clone(), ordinary.calls, ordinary.called_at), (stage.id("many"), None, None));
     assert!(ordinary.provider_key.is_some(), "a version that makes the call goes on with its key");
-    assert!(stage.store.record_call(&called, &CallResult::answered(answer())).await.unwrap());
+    assert!(stage.store.record_result(&called, &RowResult::Called(CallResult::answered(answer()))).await.unwrap());
     assert_eq!(stage.store.release_calls(&[stage.handler]).await.unwrap(), LeftCalls::default());
 }
 

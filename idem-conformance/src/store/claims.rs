@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claimed, Claims, Identity, Operator, StoreError, Ticket, Transactions};
+use idem_core::store::{ClaimState, Claimed, Consumers, Identity, Resolution, StoreError, Ticket, Transactions};
 use idem_core::{Fingerprint, Key, Reason};
 
 use super::stage::{Stage, committed, register, settled};
@@ -23,9 +23,9 @@ pub async fn a_committed_claim_is_found<W: World>(world: W) {
             let mut txn = store.begin(Duration::from_secs(30)).await.unwrap();
             let claimed = store.claim(&mut txn, &[&asks], claim_state).await.unwrap()[0];
             assert!(!claimed.is_new(), "{key} {claim_state:?}: {claimed:?}");
-            let existing = store.existing_claims(&mut txn, &[&asks]).await.unwrap()[0];
+            let existing = store.existing_claims(&mut txn, &[&asks], true).await.unwrap()[0];
             store.rollback(txn).await.unwrap();
-            let (txn, again) = store.begin_with_claim(Duration::from_secs(30), &asks).await.unwrap();
+            let (txn, again) = store.begin_first(Duration::from_secs(30), Some(&asks)).await.unwrap();
             store.rollback(txn).await.unwrap();
             for claimed in [Claimed::Found(existing), again] {
                 let Claimed::Found(Some(claim)) = claimed else { panic!("{key} {claim_state:?}: {claimed:?}") };
@@ -69,7 +69,7 @@ pub async fn a_claim_that_waited_finds_what_was_committed<W: World>(world: W) {
         let first = stage.claimed(&stage.id(key)).await;
         let second = async {
             let id = stage.id(key);
-            let begun = stage.store.begin_with_claim(Duration::from_secs(30), &id);
+            let begun = stage.store.begin_first(Duration::from_secs(30), Some(&id));
             let (txn, claimed) = begun.await.unwrap();
             stage.store.rollback(txn).await.unwrap();
             claimed
@@ -145,7 +145,7 @@ pub async fn a_claim_that_has_changed_is_not_reopened<W: World>(world: W) {
     }
     stage.row(&stage.id("a"), false, Err(Reason::Committed)).await;
     let id = stage.one_dead().await.id;
-    assert!(stage.store.discard("billing", id).await.unwrap());
+    assert!(stage.store.resolve("billing", id, None, &Resolution::Discard).await.unwrap());
     assert!(!reopened(&stage, &ticket).await);
     assert!(stage.is_dated("a").await);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claims, InboxRows, NewRow, Row, RowKind, RowResult};
+use idem_core::store::{ClaimState, InboxRows, NewRow, Row, RowKind, RowResult, Transactions};
 use idem_core::{Delivery, Headers, Reason};
 
 use super::stage::{Stage, committed};

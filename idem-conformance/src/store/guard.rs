@@ -1,7 +1,7 @@
 //! The guard: a commit succeeds only if the transaction is still the one that made the claim.
 
 use idem_core::Reason;
-use idem_core::store::{Claims, CommitResult, InboxRows, RollbackResult, RowKind, Transactions};
+use idem_core::store::{CommitResult, InboxRows, RollbackResult, RowKind, Transactions};
 
 use super::stage::{Stage, committed};
 use super::world::World;

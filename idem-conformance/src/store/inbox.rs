@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::{
-    DueRows, Identity, InboxRows, LookBack, NewRow, Operator, RowKind, Stats, TakeLimit, Transactions,
+    ClaimState, Consumers, DueRows, Identity, InboxRows, LookBack, NewRow, RowKind, Stats, TakeLimit, Transactions,
 };
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
@@ -228,7 +228,7 @@ pub async fn remove_leaves_claims_alone<W: World>(world: W) {
     stale.locked_by = Some(Uuid::new_v4());
     for (row, expected) in [(&stale, false), (&row, true), (&row, false)] {
         let mut txn = stage.begin().await;
-        assert_eq!(stage.store.remove(&mut txn, row).await.unwrap(), expected);
+        assert_eq!(stage.store.start(&mut txn, &[row], ClaimState::Waiting).await.unwrap(), [expected]);
         committed(stage.commit(txn).await);
     }
     assert!(stage.scheduled().await.is_empty());

@@ -1,6 +1,6 @@
 //! Local messages: written by the commit, behind its guard, by the rules by which deliveries are stored.
 
-use idem_core::store::{CommitResult, Identity, LocalMessage, OutboxRows, Row, Transactions};
+use idem_core::store::{CommitResult, Identity, LocalMessage, OutboxId, OutboxRows, Row, Transactions};
 use idem_core::{Delivery, Fingerprint, Key, Reason};
 use uuid::Uuid;
 
@@ -11,6 +11,9 @@ use super::world::World;
 type Form = fn(&str) -> String;
 
 const FORMS: [(&str, Form); 2] = [("small", |text| text.to_owned()), ("large", |text| format!("{text:20000}"))];
+
+/// Local messages are in no outbox.
+const NO_OUTBOX: OutboxId = OutboxId { number: 0, namespace: Uuid::nil() };
 
 /// A message under a key.
 fn local<W: World>(stage: &Stage<W>, key: &str, payload: String) -> LocalMessage {
@@ -42,7 +45,7 @@ pub async fn local_messages_are_stored_as_deliveries_are<W: World>(world: W) {
         stage.process(&format!("{kind} sender")).await;
         let of = |key: &str, text: &str| local(&stage, &format!("{kind} {key}"), form(text));
         let mut txn = claimed(&stage, &format!("{kind} 1")).await;
-        stage.store.stage_local(&mut txn, vec![of("a", "one"), of("a", "two"), of("b", "one")]).unwrap();
+        stage.store.stage(&mut txn, NO_OUTBOX, Vec::new(), vec![of("a", "one"), of("a", "two"), of("b", "one")]);
         assert!(stage.scheduled().await.iter().all(|row| row.delivery.payload().is_empty()), "not before the commit");
         committed(stage.commit(txn).await);
         let row = stage.scheduled().await.pop().unwrap();
@@ -51,7 +54,7 @@ pub async fn local_messages_are_stored_as_deliveries_are<W: World>(world: W) {
         assert!(stage.is_waiting(&format!("{kind} a")).await && stage.is_waiting(&format!("{kind} b")).await);
         let mut txn = claimed(&stage, &format!("{kind} 2")).await;
         let again = vec![of("a", "one"), of("b", "three"), of("c", "one"), of("sender", "four")];
-        stage.store.stage_local(&mut txn, again).unwrap();
+        stage.store.stage(&mut txn, NO_OUTBOX, Vec::new(), again);
         committed(stage.commit(txn).await);
         let expected = ["a one", "b one", "c one"].map(|it| format!("{kind} {it}"));
         assert_eq!(shown(&stage.scheduled().await), expected);
@@ -76,7 +79,7 @@ pub async fn a_local_message_has_the_key_of_its_call<W: World>(world: W) {
             LocalMessage { provider_key: *provider_key, ..message }
         };
         let mut txn = claimed(&stage, &format!("{kind} sender")).await;
-        stage.store.stage_local(&mut txn, keys.iter().enumerate().map(message).collect()).unwrap();
+        stage.store.stage(&mut txn, NO_OUTBOX, Vec::new(), keys.iter().enumerate().map(message).collect());
         committed(stage.commit(txn).await);
         let mut stored: Vec<_> = stage.scheduled().await.iter().map(|row| row.provider_key).collect();
         stored.sort_unstable();
@@ -90,10 +93,10 @@ pub async fn nothing_local_survives_a_transaction_that_is_rolled_back<W: World>(
     let stage = Stage::new(world).await;
     for (_, form) in FORMS {
         let mut txn = claimed(&stage, "a").await;
-        stage.store.stage_local(&mut txn, vec![local(&stage, "l", form("rolled back"))]).unwrap();
+        stage.store.stage(&mut txn, NO_OUTBOX, Vec::new(), vec![local(&stage, "l", form("rolled back"))]);
         stage.store.rollback(txn).await.unwrap();
         let mut txn = claimed(&stage, "a").await;
-        stage.store.stage_local(&mut txn, vec![local(&stage, "l", form("dropped"))]).unwrap();
+        stage.store.stage(&mut txn, NO_OUTBOX, Vec::new(), vec![local(&stage, "l", form("dropped"))]);
         drop(txn);
         stage.process("a after").await;
         assert!(stage.scheduled().await.is_empty() && stage.existing_claim("l").await.is_none());
@@ -111,7 +114,7 @@ pub async fn nothing_local_survives_a_transaction_that_its_handler_ended<W: Worl
                 let _ = stage.execute(&mut txn, part).await;
             }
             let key = format!("local {kind} {place}");
-            stage.store.stage_local(&mut txn, vec![local(&stage, &key, form(abuse))]).unwrap();
+            stage.store.stage(&mut txn, NO_OUTBOX, Vec::new(), vec![local(&stage, &key, form(abuse))]);
             stage.commit_ended(txn, abuse).await;
             assert!(stage.scheduled().await.is_empty(), "{kind}, {abuse}");
             assert_eq!(stage.existing_claim(&key).await, None, "{kind}, {abuse}");
@@ -133,7 +136,7 @@ pub async fn a_local_message_waits_for_a_claim_that_is_not_committed<W: World>(w
             let of = |text: &str| local(&stage, &format!("{kind} {ends}"), form(text));
             let first = stage.claimed(&of("same").identity).await;
             let mut txn = claimed(&stage, &format!("{kind} {ends} sender")).await;
-            stage.store.stage_local(&mut txn, vec![of("same")]).unwrap();
+            stage.store.stage(&mut txn, NO_OUTBOX, Vec::new(), vec![of("same")]);
             let store = stage.store.clone();
             let commit = tokio::spawn(async move { store.commit(txn).await });
             settled(async || stage.world.waiting().await.filter(|waiting| *waiting > 0)).await;
@@ -144,7 +147,7 @@ pub async fn a_local_message_waits_for_a_claim_that_is_not_committed<W: World>(w
                     assert!(retried(&done), "{kind}: {done:?}");
                     assert_eq!(stage.existing_claim(&format!("{kind} {ends} sender")).await, None);
                     let mut txn = claimed(&stage, &format!("{kind} {ends} sender")).await;
-                    stage.store.stage_local(&mut txn, vec![of("same")]).unwrap();
+                    stage.store.stage(&mut txn, NO_OUTBOX, Vec::new(), vec![of("same")]);
                     committed(stage.commit(txn).await);
                     assert!(stage.scheduled().await.is_empty(), "a duplicate");
                 }
@@ -185,7 +188,7 @@ pub async fn what_is_deferred_to_the_commit_waits_behind_local_messages<W: World
         stage.execute(&mut txn, &format!("INSERT INTO {children} (parent) VALUES (1)")).await.unwrap();
         // So many that each of their claims waits for a tenth of a second.
         let messages = (0..10).map(|n| local(&stage, &format!("{kind} {n}"), form("x"))).collect();
-        stage.store.stage_local(&mut txn, messages).unwrap();
+        stage.store.stage(&mut txn, NO_OUTBOX, Vec::new(), messages);
         let store = stage.store.clone();
         let commit = tokio::spawn(async move { store.commit(txn).await });
         settled(async || stage.world.waiting().await.filter(|waiting| *waiting > 0)).await;

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claimed, Claims, HandlerId, Identity, InboxRows, Operator, RollbackResult, RowKind, StoreError,
-    Transactions,
+    ClaimState, Claimed, Consumers, HandlerId, Identity, InboxRows, RollbackResult, RowKind, StoreError, Transactions,
 };
 use idem_core::{Fingerprint, Key, Store};
 use tokio::sync::Barrier;
@@ -70,7 +69,7 @@ pub async fn many_claims_are_read_at_once<W: World>(world: W) {
     stage.schedule("c").await;
     let asked = sorted(["missing", "c", "b", "a", "another"].map(|key| stage.message(key, "other")).into());
     let mut txn = stage.begin().await;
-    let existing_claim = stage.store.existing_claims(&mut txn, &refs(&asked)).await.unwrap();
+    let existing_claim = stage.store.existing_claims(&mut txn, &refs(&asked), true).await.unwrap();
     stage.store.rollback(txn).await.unwrap();
     assert_eq!(existing_claim.len(), asked.len());
     for (asked, existing_claim) in asked.iter().zip(existing_claim) {
@@ -96,7 +95,7 @@ pub async fn many_claims_that_are_read_are_kept<W: World>(world: W) {
     stage.claims_earlier(Duration::from_secs(3600)).await;
     let mut txn = stage.begin().await;
     let read = [stage.id("a"), stage.id("b")];
-    stage.store.existing_claims(&mut txn, &refs(&read)).await.unwrap();
+    stage.store.existing_claims(&mut txn, &refs(&read), true).await.unwrap();
     if W::FEATURES.concurrent {
         assert_eq!(stage.store.prune().await.unwrap().claims, 1);
     }
@@ -275,7 +274,10 @@ pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: 
     stage.schedule("b").await;
     let rows = stage.take(RowKind::Ordinary).await;
     let mut txn = stage.begin().await;
-    assert_eq!(stage.store.start(&mut txn, &rows.iter().collect::<Vec<_>>()).await.unwrap(), [true, true]);
+    assert_eq!(
+        stage.store.start(&mut txn, &rows.iter().collect::<Vec<_>>(), ClaimState::Processed).await.unwrap(),
+        [true, true]
+    );
     stage.execute(&mut txn, "COMMIT").await.unwrap_err();
     let undone = stage.store.rollback(txn).await.unwrap();
     assert_ne!(undone, RollbackResult::CommittedEarly);

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{Claimed, Claims, CommitResult, Operator, Pruned, RollbackResult, Transactions};
+use idem_core::store::{
+    ClaimState, Claimed, CommitResult, Consumers, HandlerMark, Pruned, RollbackResult, Transactions,
+};
 
 use super::stage::{Stage, register};
 use super::world::{Setup, World};
@@ -12,12 +14,12 @@ const LONG: Duration = Duration::from_secs(30);
 /// Begins a guarded transaction in both ways, one after another.
 async fn guarded<W: World>(stage: &Stage<W>, at_once: bool) -> <W::Store as Transactions>::Txn {
     if at_once {
-        return stage.store.begin_guarded(LONG).await.unwrap();
+        return stage.store.begin_first(LONG, None).await.unwrap().0;
     }
     let mut txn = stage.begin().await;
-    stage.store.guard(&mut txn).await.unwrap();
+    stage.store.claim(&mut txn, &[], ClaimState::Processed).await.unwrap();
     // A second time it does nothing.
-    stage.store.guard(&mut txn).await.unwrap();
+    stage.store.claim(&mut txn, &[], ClaimState::Processed).await.unwrap();
     txn
 }
 
@@ -88,8 +90,9 @@ pub async fn a_handler_without_claims_has_a_history_once_it_is_recorded<W: World
     let stage = Stage::with(world, Setup { retention: Some(RETENTION), ..Setup::default() }).await;
     register(&stage.store, "billing", "other").await;
     let histories = async || {
-        let histories = stage.store.histories("billing").await.unwrap();
-        histories.into_iter().map(|history| (history.handler, history.has_claims)).collect::<Vec<_>>()
+        let known = stage.store.handlers(Some("billing")).await.unwrap();
+        let known = known.into_iter().filter(|known| known.has_processed);
+        known.map(|known| (known.name, known.has_claims)).collect::<Vec<_>>()
     };
     let through = async || match stage.claim_now(&stage.id("asks")).await {
         Claimed::New { pruned_through } => pruned_through,
@@ -97,7 +100,7 @@ pub async fn a_handler_without_claims_has_a_history_once_it_is_recorded<W: World
     };
     assert_eq!((histories().await, through().await), (Vec::new(), None));
     for _ in 0..2 {
-        stage.store.record_history(stage.handler).await.unwrap();
+        stage.store.mark(&[stage.handler], HandlerMark::Processes).await.unwrap();
         assert_eq!(histories().await, [("order_paid".to_owned(), false)]);
         assert_eq!(through().await, Some(SystemTime::UNIX_EPOCH));
     }
@@ -106,6 +109,6 @@ pub async fn a_handler_without_claims_has_a_history_once_it_is_recorded<W: World
     assert_eq!(stage.store.prune().await.unwrap(), Pruned::of(1));
     let pruned = through().await;
     assert!(pruned > Some(SystemTime::UNIX_EPOCH), "{pruned:?}");
-    stage.store.record_history(stage.handler).await.unwrap();
+    stage.store.mark(&[stage.handler], HandlerMark::Processes).await.unwrap();
     assert_eq!(through().await, pruned);
 }

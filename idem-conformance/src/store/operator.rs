@@ -1,7 +1,8 @@
 //! The operator's calls: list, replay, discard.
 
 use idem_core::store::{
-    ClaimState, Claims, Filter, Identity, InboxRows, Operator, Page, Replayed, RowKind, TakeLimit, Transactions,
+    ClaimState, Consumers, Filter, Identity, InboxRows, Page, Replay, Replayed, Resolution, RowKind, TakeLimit,
+    Transactions,
 };
 use idem_core::{Fingerprint, Key, Reason};
 
@@ -55,7 +56,7 @@ pub async fn the_list_comes_in_pages_newest_first<W: World>(world: W) {
 pub async fn replay_makes_a_dead_row_due<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let id = stage.dead_letter("a", Reason::Exhausted).await;
-    assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.store.replay("billing", id, Replay::Plain).await.unwrap(), Replayed::Due);
     assert!(!stage.claim_now(&stage.id("a")).await.is_new());
     let row = stage.one_scheduled().await;
     assert_eq!((row.id, row.reason, row.died_at, row.locked_by, row.crash_count), (id, None, None, None, 0));
@@ -68,12 +69,12 @@ pub async fn replay_makes_a_dead_row_due<W: World>(world: W) {
 pub async fn replay_finds_dead_rows_only<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let id = stage.dead_letter("a", Reason::Exhausted).await;
-    assert_eq!(stage.store.replay("shipping", id, true).await.unwrap(), Replayed::NotFound);
-    assert_eq!(stage.store.replay("billing", id + 1000, true).await.unwrap(), Replayed::NotFound);
-    assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.store.replay("shipping", id, Replay::Forced).await.unwrap(), Replayed::NotFound);
+    assert_eq!(stage.store.replay("billing", id + 1000, Replay::Forced).await.unwrap(), Replayed::NotFound);
+    assert_eq!(stage.store.replay("billing", id, Replay::Plain).await.unwrap(), Replayed::Due);
     let taken = stage.take_one(RowKind::Ordinary).await;
-    for force in [false, true] {
-        assert_eq!(stage.store.replay("billing", id, force).await.unwrap(), Replayed::NotFound);
+    for how in [Replay::Plain, Replay::Forced] {
+        assert_eq!(stage.store.replay("billing", id, how).await.unwrap(), Replayed::NotFound);
     }
     assert_eq!(stage.one_scheduled().await.locked_by, taken.locked_by, "a row that runs is left alone");
 }
@@ -91,9 +92,9 @@ pub async fn replay_of_what_is_too_old_needs_force<W: World>(world: W) {
 async fn needs_force<W: World>(world: W, reason: Reason) {
     let stage = Stage::new(world).await;
     let id = stage.dead_letter("a", reason).await;
-    assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::NeedsForce);
+    assert_eq!(stage.store.replay("billing", id, Replay::Plain).await.unwrap(), Replayed::NeedsForce);
     assert_eq!(stage.one_dead().await.reason, Some(reason));
-    assert_eq!(stage.store.replay("billing", id, true).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.store.replay("billing", id, Replay::Forced).await.unwrap(), Replayed::Due);
     stage.take_one(RowKind::Ordinary).await;
 }
 
@@ -102,8 +103,8 @@ pub async fn replay_of_a_conflict_needs_a_key<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.process("a").await;
     let id = stage.conflict("a", "another").await;
-    for force in [false, true] {
-        assert_eq!(stage.store.replay("billing", id, force).await.unwrap(), Replayed::NeedsKey);
+    for how in [Replay::Plain, Replay::Forced] {
+        assert_eq!(stage.store.replay("billing", id, how).await.unwrap(), Replayed::NeedsKey);
     }
     assert_eq!(stage.one_dead().await.reason, Some(Reason::Conflict));
     assert!(stage.is_dated("a").await);
@@ -114,7 +115,7 @@ pub async fn a_replayed_crash_runs_as_a_suspect<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (key, reason) in [("a", Reason::Crashed), ("b", Reason::BrokeConnection)] {
         let id = stage.dead_letter(key, reason).await;
-        assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::Due);
+        assert_eq!(stage.store.replay("billing", id, Replay::Plain).await.unwrap(), Replayed::Due);
         let row = stage.one_scheduled().await;
         assert_eq!((row.crash_count, row.locked_by), (0, None));
         assert!(stage.take(RowKind::Ordinary).await.is_empty(), "{reason}");
@@ -130,14 +131,14 @@ pub async fn replay_as_moves_a_conflict_to_another_key<W: World>(world: W) {
     stage.process("a").await;
     let id = stage.conflict("a", "another").await;
     let key = Key::of("a-2").unwrap();
-    assert_eq!(stage.store.replay_as("shipping", id, &key).await.unwrap(), Replayed::NotFound);
-    assert_eq!(stage.store.replay_as("billing", id, &key).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.store.replay("shipping", id, Replay::As(&key)).await.unwrap(), Replayed::NotFound);
+    assert_eq!(stage.store.replay("billing", id, Replay::As(&key)).await.unwrap(), Replayed::Due);
     let existing_claim = stage.existing_claim("a-2").await.unwrap();
     assert_eq!((existing_claim.fingerprint, existing_claim.age), (Fingerprint::of(b"another"), None));
     assert_eq!(stage.existing_claim("a").await.unwrap().fingerprint, Fingerprint::of(b"a"));
     assert!(stage.is_dated("a").await);
 
-    assert_eq!(stage.store.replay_as("billing", id, &key).await.unwrap(), Replayed::NotFound);
+    assert_eq!(stage.store.replay("billing", id, Replay::As(&key)).await.unwrap(), Replayed::NotFound);
     let row = stage.take_one(RowKind::Ordinary).await;
     assert_eq!((row.id, row.reason, row.identity.clone()), (id, None, stage.message("a-2", "another")));
     committed(stage.commit(stage.started(&row).await).await);
@@ -153,7 +154,7 @@ pub async fn replay_as_is_refused_if_the_key_is_taken<W: World>(world: W) {
     let id = stage.conflict("a", "another").await;
     for taken in ["a", "b", "c"] {
         let key = Key::of(taken).unwrap();
-        assert_eq!(stage.store.replay_as("billing", id, &key).await.unwrap(), Replayed::KeyTaken);
+        assert_eq!(stage.store.replay("billing", id, Replay::As(&key)).await.unwrap(), Replayed::KeyTaken);
     }
     assert_eq!(stage.one_dead().await.identity, stage.message("a", "another"));
     assert_eq!(stage.scheduled().await.len(), 1);
@@ -164,14 +165,14 @@ pub async fn discard_dates_the_claim_that_the_row_owned<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let id = stage.dead_letter("a", Reason::Exhausted).await;
     stage.dead_letter("b", Reason::Exhausted).await;
-    assert!(stage.store.discard("billing", id).await.unwrap());
+    assert!(stage.store.resolve("billing", id, None, &Resolution::Discard).await.unwrap());
     assert!(stage.is_dated("a").await);
     assert!(stage.is_waiting("b").await);
     assert_eq!(stage.one_dead().await.identity, stage.id("b"));
     // The second discard dates nothing, even if the claim is waiting again.
     let claims = stage.world.own("processed_messages");
     stage.world.run(&format!("UPDATE {claims} SET processed_at = NULL")).await;
-    assert!(!stage.store.discard("billing", id).await.unwrap());
+    assert!(!stage.store.resolve("billing", id, None, &Resolution::Discard).await.unwrap());
     assert!(stage.is_waiting("a").await);
 }
 
@@ -180,7 +181,7 @@ pub async fn discard_of_a_conflict_leaves_the_claim_alone<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     let id = stage.conflict("a", "another").await;
-    assert!(stage.store.discard("billing", id).await.unwrap());
+    assert!(stage.store.resolve("billing", id, None, &Resolution::Discard).await.unwrap());
     assert!(stage.dead().await.is_empty());
     assert!(stage.is_waiting("a").await);
     assert_eq!(stage.one_scheduled().await.identity, stage.id("a"));
@@ -197,15 +198,15 @@ pub async fn discard_of_a_row_without_a_key_leaves_claims_alone<W: World>(world:
     let dead = stage.dead().await;
     assert_eq!(dead.iter().map(|row| row.deliveries).collect::<Vec<_>>(), [1, 2], "known by the payload's hash");
     assert!(dead.iter().all(|row| row.identity.key.as_bytes().is_empty()));
-    assert!(stage.store.discard("billing", dead[0].id).await.unwrap());
+    assert!(stage.store.resolve("billing", dead[0].id, None, &Resolution::Discard).await.unwrap());
     assert_eq!(stage.dead().await.len(), 1);
     assert!(stage.is_waiting("a").await);
     // A replayed row can be taken and removed.
-    assert_eq!(stage.store.replay("billing", dead[1].id, false).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.store.replay("billing", dead[1].id, Replay::Plain).await.unwrap(), Replayed::Due);
     let rows = stage.take(RowKind::Ordinary).await;
     let row = rows.iter().find(|row| row.id == dead[1].id).unwrap();
     let mut txn = stage.begin().await;
-    assert!(stage.store.remove(&mut txn, row).await.unwrap());
+    assert_eq!(stage.store.start(&mut txn, &[row], ClaimState::Waiting).await.unwrap(), [true]);
     committed(stage.commit(txn).await);
 }
 
@@ -214,15 +215,15 @@ pub async fn discard_finds_dead_rows_of_the_consumer_only<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     let scheduled = stage.one_scheduled().await.id;
-    assert!(!stage.store.discard("billing", scheduled).await.unwrap());
+    assert!(!stage.store.resolve("billing", scheduled, None, &Resolution::Discard).await.unwrap());
     let taken = stage
         .store
         .take(&[stage.handler], RowKind::Ordinary, TakeLimit::rows(1), uuid::Uuid::new_v4(), LEASE)
         .await
         .unwrap();
-    assert!(!stage.store.discard("billing", taken[0].id).await.unwrap());
+    assert!(!stage.store.resolve("billing", taken[0].id, None, &Resolution::Discard).await.unwrap());
     let dead = stage.dead_letter("b", Reason::Permanent).await;
-    assert!(!stage.store.discard("shipping", dead).await.unwrap());
+    assert!(!stage.store.resolve("shipping", dead, None, &Resolution::Discard).await.unwrap());
     assert!(stage.is_waiting("a").await && stage.is_waiting("b").await);
     assert_eq!((stage.scheduled().await.len(), stage.dead().await.len()), (1, 1));
 

@@ -56,8 +56,8 @@ pub async fn staged_messages_are_committed_with_the_claim_and_in_order<W: World>
     let stage = Stage::new(world).await;
     for (key, form) in [("small", message as fn(&str) -> StagedMessage), ("large", large)] {
         let (outbox, mut txn) = claimed(&stage, key).await;
-        stage.store.stage(&mut txn, outbox, vec![form("one"), form("two")]).unwrap();
-        stage.store.stage(&mut txn, outbox, vec![form("three")]).unwrap();
+        stage.store.stage(&mut txn, outbox, vec![form("one"), form("two")], Vec::new());
+        stage.store.stage(&mut txn, outbox, vec![form("three")], Vec::new());
         assert!(
             texts(&all(&stage.store, outbox).await).iter().all(|text| text.len() > 5),
             "{key}: not before the commit"
@@ -93,7 +93,7 @@ pub async fn a_staged_message_is_read_as_it_was<W: World>(world: W) {
         let key = place.to_string();
         let (outbox, mut txn) = claimed(&stage, &key).await;
         let id = Uuid::new_v4();
-        stage.store.stage(&mut txn, outbox, vec![StagedMessage::new(id, sent.clone())]).unwrap();
+        stage.store.stage(&mut txn, outbox, vec![StagedMessage::new(id, sent.clone())], Vec::new());
         committed(stage.commit(txn).await);
         let row = all(&stage.store, outbox).await.pop().unwrap();
         assert_eq!((row.message.id(), row.message.message(), row.message.attempt()), (id, &sent, 1));
@@ -106,13 +106,13 @@ pub async fn nothing_staged_survives_a_transaction_that_is_rolled_back<W: World>
     let stage = Stage::new(world).await;
     for form in [message as fn(&str) -> StagedMessage, large] {
         let (outbox, mut txn) = claimed(&stage, "a").await;
-        stage.store.stage(&mut txn, outbox, vec![form("rolled back")]).unwrap();
+        stage.store.stage(&mut txn, outbox, vec![form("rolled back")], Vec::new());
         stage.store.rollback(txn).await.unwrap();
         let (outbox, mut txn) = claimed(&stage, "a").await;
-        stage.store.stage(&mut txn, outbox, vec![form("dropped")]).unwrap();
+        stage.store.stage(&mut txn, outbox, vec![form("dropped")], Vec::new());
         drop(txn);
         let (outbox, mut txn) = claimed(&stage, "b").await;
-        stage.store.stage(&mut txn, outbox, vec![form("swallowed")]).unwrap();
+        stage.store.stage(&mut txn, outbox, vec![form("swallowed")], Vec::new());
         let _ = stage.execute(&mut txn, "INSERT INTO there_is_no_such_table VALUES (1)").await;
         let done = stage.commit(txn).await;
         let expected: &[&str] = match W::FEATURES.errors_abort {
@@ -139,7 +139,7 @@ pub async fn nothing_staged_survives_a_transaction_that_its_handler_ended<W: Wor
             for part in abuse.split("; ") {
                 let _ = stage.execute(&mut txn, part).await;
             }
-            stage.store.stage(&mut txn, outbox, vec![form(abuse)]).unwrap();
+            stage.store.stage(&mut txn, outbox, vec![form(abuse)], Vec::new());
             stage.commit_ended(txn, abuse).await;
             assert_eq!(texts(&all(&stage.store, outbox).await), [""; 0], "{kind}, {abuse}");
         }
@@ -152,7 +152,7 @@ pub async fn ten_thousand_messages_are_staged_in_order<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let (outbox, mut txn) = claimed(&stage, "a").await;
     let expected: Vec<String> = (0..10_000).map(|n| n.to_string()).collect();
-    stage.store.stage(&mut txn, outbox, expected.iter().map(|text| message(text)).collect()).unwrap();
+    stage.store.stage(&mut txn, outbox, expected.iter().map(|text| message(text)).collect(), Vec::new());
     committed(stage.commit(txn).await);
     assert_eq!(texts(&all(&stage.store, outbox).await), expected);
 }
@@ -164,7 +164,7 @@ pub async fn a_read_of_the_outbox_brings_some_bytes_at_once<W: World>(world: W) 
     let (outbox, mut txn) = claimed(&stage, "a").await;
     let outgoing = |name: &str| Outgoing::new("orders", "{}").key("k").header(name, vec![b'x'; 10_000]);
     let messages = ["one", "two", "three"].map(|name| StagedMessage::new(Uuid::new_v4(), outgoing(name)));
-    stage.store.stage(&mut txn, outbox, messages.into()).unwrap();
+    stage.store.stage(&mut txn, outbox, messages.into(), Vec::new());
     committed(stage.commit(txn).await);
     for (bytes, found, is_cut) in [(100, 1, true), (25_000, 2, true), (100_000, 3, false)] {
         let read = OutboxRead { limit: 10, bytes, ..OutboxRead::ALL };
@@ -182,7 +182,7 @@ pub async fn a_read_of_the_outbox_brings_what_its_filter_says<W: World>(world: W
         let message = Outgoing::new(to, "");
         StagedMessage::new(Uuid::new_v4(), key.map_or(message.clone(), |key| message.key(key)))
     });
-    stage.store.stage(&mut txn, outbox, outgoing.into()).unwrap();
+    stage.store.stage(&mut txn, outbox, outgoing.into(), Vec::new());
     committed(stage.commit(txn).await);
     let ids: Vec<i64> = all(&stage.store, outbox).await.iter().map(|row| row.id).collect();
     let read = async |read: OutboxRead<'_>| {
@@ -206,7 +206,7 @@ pub async fn a_read_of_the_outbox_brings_what_its_filter_says<W: World>(world: W
 pub async fn a_mark_of_the_outbox_is_above_all_before_it<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let (outbox, mut txn) = claimed(&stage, "a").await;
-    stage.store.stage(&mut txn, outbox, vec![message("a")]).unwrap();
+    stage.store.stage(&mut txn, outbox, vec![message("a")], Vec::new());
     committed(stage.commit(txn).await);
     let marks = async || {
         let read = OutboxRead { marks: true, ..OutboxRead::ALL };
@@ -225,7 +225,7 @@ pub async fn a_mark_of_the_outbox_is_above_all_before_it<W: World>(world: W) {
 pub async fn an_outbox_that_no_relay_looks_at_is_found<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let (outbox, mut txn) = claimed(&stage, "a").await;
-    stage.store.stage(&mut txn, outbox, ["one", "two", "three"].map(message).into()).unwrap();
+    stage.store.stage(&mut txn, outbox, ["one", "two", "three"].map(message).into(), Vec::new());
     committed(stage.commit(txn).await);
     let shipping = stage.store.register_outbox("shipping").await.unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idem_core::store::{ClaimState, Claims, Identity, StoreError, Transactions};
+use idem_core::store::{ClaimState, Identity, StoreError, Transactions};
 use idem_core::{Fingerprint, HasConnection, Key};
 use tokio::sync::{Barrier, watch};
 

@@ -2,7 +2,7 @@
 
 use idem_core::Reason;
 use idem_core::store::{
-    CallResult, CallRows, InboxRows, Operator, Replayed, Resolution, RowKind, RowResult, Transactions,
+    CallResult, Consumers, InboxRows, Remedies, Replay, Replayed, Resolution, RowKind, RowResult, Transactions,
     next_provider_key,
 };
 use uuid::Uuid;
@@ -16,15 +16,21 @@ pub async fn an_unresolved_call_is_only_resolved<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     let unresolved = CallResult::dead(Reason::Unresolved, "nobody knows".to_owned());
-    assert!(stage.store.record_call(&row, &unresolved).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(unresolved.clone())).await.unwrap());
     let dead = stage.one_dead().await;
     assert_eq!((dead.reason, dead.error.as_str(), dead.attempts), (Some(Reason::Unresolved), "nobody knows", 0));
     assert_eq!((dead.provider_key, dead.called_at), (row.provider_key, row.called_at));
-    for force in [false, true] {
-        assert_eq!(stage.store.replay("billing", row.id, force).await.unwrap(), Replayed::Unresolved);
+    for how in [Replay::Plain, Replay::Forced] {
+        assert_eq!(stage.store.replay("billing", row.id, how).await.unwrap(), Replayed::Unresolved);
     }
-    assert!(!stage.store.discard("billing", row.id).await.unwrap());
-    assert!(!stage.store.resolve("shipping", row.id, row.provider_key.unwrap(), &Resolution::CallAgain).await.unwrap());
+    assert!(!stage.store.resolve("billing", row.id, None, &Resolution::Discard).await.unwrap());
+    assert!(
+        !stage
+            .store
+            .resolve("shipping", row.id, Some(row.provider_key.unwrap()), &Resolution::CallAgain)
+            .await
+            .unwrap()
+    );
     assert_eq!((stage.dead().await.len(), take(&stage).await.len()), (1, 0));
 
     assert!(resolve(&stage, &row, &Resolution::CallAgain).await);
@@ -32,7 +38,7 @@ pub async fn an_unresolved_call_is_only_resolved<W: World>(world: W) {
     assert_eq!(again.provider_key, row.provider_key.map(next_provider_key), "the old key is not used again");
     assert_eq!((again.calls, again.attempts), (Some(1), 0));
     assert!(again.called_at >= row.called_at);
-    assert!(stage.store.record_call(&again, &unresolved).await.unwrap());
+    assert!(stage.store.record_result(&again, &RowResult::Called(unresolved.clone())).await.unwrap());
 
     for resolution in [Resolution::Answer(answer()), Resolution::CallAgain, Resolution::Discard] {
         assert!(!resolve(&stage, &row, &resolution).await, "it is about the old key");
@@ -56,7 +62,7 @@ pub async fn a_row_whose_call_may_have_begun_is_not_made_ordinary_by_hand<W: Wor
         stage.store.rollback(txn).await.unwrap();
         replayed.is_err()
     };
-    assert!(stage.store.record_call(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(failed(Err(Reason::Exhausted)))).await.unwrap());
     assert!(fails().await, "its call is in doubt");
     assert!(resolve(&stage, &row, &Resolution::Answer(answer())).await);
     assert!(!fails().await, "it has an answer");
@@ -69,16 +75,16 @@ pub async fn an_unresolved_call_is_discarded<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     let unresolved = CallResult::dead(Reason::Unresolved, String::new());
-    assert!(stage.store.record_call(&row, &unresolved).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(unresolved.clone())).await.unwrap());
     assert!(resolve(&stage, &row, &Resolution::Discard).await);
     assert!(!resolve(&stage, &row, &Resolution::Discard).await);
     assert!(stage.dead().await.is_empty() && stage.is_dated("a").await);
     // Other dead letters are not a matter of calls.
     let other = stage.dead_letter("b", Reason::Exhausted).await;
     for resolution in [Resolution::CallAgain, Resolution::Answer(answer()), Resolution::Discard] {
-        assert!(!stage.store.resolve("billing", other, Uuid::nil(), &resolution).await.unwrap());
+        assert!(!stage.store.resolve("billing", other, Some(Uuid::nil()), &resolution).await.unwrap());
     }
-    assert!(stage.store.discard("billing", other).await.unwrap());
+    assert!(stage.store.resolve("billing", other, None, &Resolution::Discard).await.unwrap());
 }
 
 /// Without its row, nobody would find what it has paid. An operator who knows resolves it.
@@ -86,24 +92,26 @@ pub async fn a_dead_letter_that_may_have_called_is_not_discarded<W: World>(world
     let stage = Stage::new(world).await;
     let mut row = taken(&stage).await;
     for reason in [Reason::Exhausted, Reason::Permanent, Reason::TooLarge, Reason::Crashed] {
-        assert!(stage.store.record_call(&row, &CallResult::dead(reason, String::new())).await.unwrap());
-        assert!(!stage.store.discard("billing", row.id).await.unwrap(), "{reason}");
-        assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
+        assert!(
+            stage.store.record_result(&row, &RowResult::Called(CallResult::dead(reason, String::new()))).await.unwrap()
+        );
+        assert!(!stage.store.resolve("billing", row.id, None, &Resolution::Discard).await.unwrap(), "{reason}");
+        assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due);
         row = take_one(&stage).await;
     }
-    assert!(stage.store.record_call(&row, &CallResult::answered(answer())).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(CallResult::answered(answer()))).await.unwrap());
     let row = stage.take_one(RowKind::Ordinary).await;
     let result = RowResult::Failed { next: Err(Reason::Exhausted), error: String::new() };
     assert!(stage.store.record_result(&row, &result).await.unwrap());
-    assert!(!stage.store.discard("billing", row.id).await.unwrap(), "it has an answer");
+    assert!(!stage.store.resolve("billing", row.id, None, &Resolution::Discard).await.unwrap(), "it has an answer");
     assert!(resolve(&stage, &row, &Resolution::Discard).await);
     assert!(stage.dead().await.is_empty() && stage.is_dated("a").await);
     // One whose call certainly had no effect is like any other.
     store(&stage, "b").await;
     let unused = CallResult { is_unused: true, ..failed(Err(Reason::Exhausted)) };
     let row = take_one(&stage).await;
-    assert!(stage.store.record_call(&row, &unused).await.unwrap());
-    assert!(stage.store.discard("billing", row.id).await.unwrap());
+    assert!(stage.store.record_result(&row, &RowResult::Called(unused.clone())).await.unwrap());
+    assert!(stage.store.resolve("billing", row.id, None, &Resolution::Discard).await.unwrap());
 }
 
 /// Otherwise another worker could ask the provider, and call again, while the request is still on its way.
@@ -112,9 +120,9 @@ pub async fn a_replay_of_a_call_in_doubt_waits_for_its_lease<W: World>(world: W)
     let mut row = taken(&stage).await;
     let gives_up = CallResult { in_doubt: true, ..failed(Err(Reason::Exhausted)) };
     for again in [false, true] {
-        assert!(stage.store.record_call(&row, &gives_up).await.unwrap());
+        assert!(stage.store.record_result(&row, &RowResult::Called(gives_up.clone())).await.unwrap());
         match again {
-            false => assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due),
+            false => assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due),
             true => assert!(resolve(&stage, &row, &Resolution::CallAgain).await),
         }
         assert!(take(&stage).await.is_empty(), "its request may be on its way");
@@ -123,11 +131,11 @@ pub async fn a_replay_of_a_call_in_doubt_waits_for_its_lease<W: World>(world: W)
         row = take_one(&stage).await;
     }
     // One whose call goes on is turned into a dead letter by an operator's statement.
-    stage.world.run(&stage.store.cures("billing", "order_paid", "").dead_letter).await;
-    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
+    stage.world.run(&Remedies::of(&stage.store, "billing", "order_paid", "").dead_letter).await;
+    assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due);
     assert!(take(&stage).await.is_empty() && Some(stage.one_scheduled().await.run_at) == row.locked_until);
     // An answer ends the doubt.
-    stage.world.run(&stage.store.cures("billing", "order_paid", "").dead_letter).await;
+    stage.world.run(&Remedies::of(&stage.store, "billing", "order_paid", "").dead_letter).await;
     assert!(resolve(&stage, &row, &Resolution::Answer(answer())).await);
     assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
 }
@@ -136,21 +144,27 @@ pub async fn a_replay_of_a_call_in_doubt_waits_for_its_lease<W: World>(world: W)
 pub async fn a_replayed_call_keeps_its_key_and_its_answer<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
-    assert!(stage.store.record_call(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
-    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
+    assert!(stage.store.record_result(&row, &RowResult::Called(failed(Err(Reason::Exhausted)))).await.unwrap());
+    assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due);
     assert!(stage.take(RowKind::Ordinary).await.is_empty() && stage.take(RowKind::Suspect).await.is_empty());
     let again = take_one(&stage).await;
     assert_eq!((again.provider_key, again.called_at, again.attempts), (row.provider_key, row.called_at, 0));
-    assert!(stage.store.record_call(&again, &CallResult::dead(Reason::Crashed, String::new())).await.unwrap());
-    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
+    assert!(
+        stage
+            .store
+            .record_result(&again, &RowResult::Called(CallResult::dead(Reason::Crashed, String::new())))
+            .await
+            .unwrap()
+    );
+    assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due);
     assert!(!is_seen(&stage).await, "a crash in a call makes no suspect");
     let again = take_one(&stage).await;
-    assert!(stage.store.record_call(&again, &CallResult::answered(answer())).await.unwrap());
+    assert!(stage.store.record_result(&again, &RowResult::Called(CallResult::answered(answer()))).await.unwrap());
     let ordinary = stage.take_one(RowKind::Ordinary).await;
     let result = RowResult::Failed { next: Err(Reason::Exhausted), error: String::new() };
     assert!(stage.store.record_result(&ordinary, &result).await.unwrap());
     assert!(!resolve(&stage, &row, &Resolution::CallAgain).await, "it has an answer");
-    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due);
     assert!(take(&stage).await.is_empty());
     assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::Reason;
-use idem_core::store::{InboxRows, MAX_BREAKS, Operator, Replayed, Row, RowKind, RowResult};
+use idem_core::store::{Consumers, InboxRows, MAX_BREAKS, Replay, Replayed, Row, RowKind, RowResult};
 
 use super::stage::{LEASE, Stage};
 use super::world::World;
@@ -128,7 +128,7 @@ pub async fn ten_breaks_are_dead<W: World>(world: W) {
     assert!(dead.died_at.unwrap() >= dead.created_at);
     assert!(stage.is_waiting("a").await);
 
-    assert_eq!(stage.store.replay("billing", dead.id, false).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.store.replay("billing", dead.id, Replay::Plain).await.unwrap(), Replayed::Due);
     let row = stage.take_one(RowKind::Suspect).await;
     assert!(stage.store.record_result(&row, &broke()).await.unwrap());
     assert_eq!(stage.one_scheduled().await.id, dead.id, "a replayed row has breaks left");
@@ -169,7 +169,7 @@ pub async fn refund_start_takes_a_start_back_and_leaves_the_token<W: World>(worl
     stage.end_leases().await;
     let new = stage.take_suspect().await;
     assert_eq!(new.crash_count, 2);
-    stage.store.refund_start(&old).await.unwrap();
+    stage.store.record_result(&old, &RowResult::Refunded).await.unwrap();
     let row = stage.one_scheduled().await;
     assert_eq!((row.crash_count, row.locked_by), (1, new.locked_by));
 }
@@ -179,7 +179,7 @@ pub async fn refund_start_never_goes_below_zero<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     assert!(stage.store.record_result(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
-    stage.store.refund_start(&row).await.unwrap();
+    stage.store.record_result(&row, &RowResult::Refunded).await.unwrap();
     assert_eq!(stage.one_scheduled().await.crash_count, 0);
     assert_eq!(stage.take_one(RowKind::Ordinary).await.crash_count, 1);
 }

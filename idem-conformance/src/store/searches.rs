@@ -1,6 +1,6 @@
 //! The operator's searches: by id, by key, for many rows, and for a consumer that nobody has.
 
-use idem_core::store::{Filter, Operator, Page, ReplayedAll};
+use idem_core::store::{Consumers, Filter, Page, Replay, ReplayedAll};
 use idem_core::{Error, Inbox, Key, Reason};
 use uuid::Uuid;
 
@@ -74,7 +74,7 @@ pub async fn a_replayed_row_has_fresh_attempts<W: World>(world: W) {
     let id = stage.dead_letter("a", Reason::Exhausted).await;
     let inbox = stage.world.own("inbox_messages");
     stage.world.run(&format!("UPDATE {inbox} SET attempts = 5")).await;
-    stage.store.replay("billing", id, false).await.unwrap();
+    stage.store.replay("billing", id, Replay::Plain).await.unwrap();
     assert_eq!(stage.one_scheduled().await.attempts, 0);
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use idem_core::Reason;
-use idem_core::store::{Claims, Filter, Identity, Operator, OutboxRows, Page, Transactions};
+use idem_core::store::{Consumers, Filter, HandlerMark, Identity, OutboxRows, Page, Remedies, Transactions};
 
 use super::stage::{Stage, register};
 use super::world::{Setup, World};
@@ -29,16 +29,16 @@ pub async fn a_name_that_was_lost_gets_its_number_again_and_no_other_name_gets_i
     let stage = Stage::new(world).await;
     let before = register(&stage.store, "billing", "refunds").await;
     let outbox = stage.store.register_outbox("billing").await.unwrap().number;
-    assert!(stage.store.record_seen(&[stage.handler, before, before]).await.unwrap());
+    assert!(stage.store.mark(&[stage.handler, before, before], HandlerMark::Seen).await.unwrap());
     for table in ["handlers", "outboxes"] {
         stage.world.run(&format!("DELETE FROM {}", stage.world.own(table))).await;
     }
-    assert!(!stage.store.record_seen(&[stage.handler, before]).await.unwrap());
+    assert!(!stage.store.mark(&[stage.handler, before], HandlerMark::Seen).await.unwrap());
     let other = register(&stage.store, "shipping", "order_shipped").await;
     assert!(other != stage.handler && other != before);
     assert_ne!(stage.store.register_outbox("shipping").await.unwrap().number, outbox);
     assert_eq!(register(&stage.store, "billing", "refunds").await, before);
-    assert!(!stage.store.record_seen(&[stage.handler, before]).await.unwrap(), "one of them is missing");
+    assert!(!stage.store.mark(&[stage.handler, before], HandlerMark::Seen).await.unwrap(), "one of them is missing");
     assert_eq!(register(&stage.store, "billing", "order_paid").await, stage.handler);
     assert_eq!(stage.store.register_outbox("billing").await.unwrap().number, outbox);
 
@@ -63,15 +63,12 @@ pub async fn the_names_of_a_handler_have_one_number<W: World>(world: W) {
         assert!(rename("order_paid", "settled").await);
         assert_eq!((number("settled").await, number("order_paid").await), (stage.handler, stage.handler));
     }
-    let (waiting, histories) =
-        (stage.store.waiting("billing").await.unwrap(), stage.store.histories("billing").await.unwrap());
-    let mut names = waiting[0].formerly.clone();
+    let known = stage.store.handlers(Some("billing")).await.unwrap();
+    let known = known.into_iter().find(|known| known.id == stage.handler).unwrap();
+    let mut names = known.formerly;
     names.sort();
-    assert_eq!(
-        (waiting[0].handler.as_str(), names),
-        ("settled", vec!["never there".to_owned(), "order_paid".to_owned()])
-    );
-    assert_eq!((histories[0].handler.as_str(), histories[0].formerly.len()), ("settled", 2));
+    assert_eq!((known.name.as_str(), names), ("settled", vec!["never there".to_owned(), "order_paid".to_owned()]));
+    assert!(known.has_rows && known.has_claims);
     let filter = Filter::new().scheduled().handler("order_paid");
     assert_eq!(stage.store.list("billing", &filter, Page::default()).await.unwrap().len(), 1);
 
@@ -95,7 +92,7 @@ pub async fn two_names_with_claims_are_joined_by_the_statement_only<W: World>(wo
     stage.process("of the old one").await;
     assert!(!stage.store.rename("billing", "old", "order_paid").await.unwrap());
     assert_eq!(register(&stage.store, "billing", "old").await, old, "nothing has changed");
-    let cure = stage.store.cures("billing", "old", "order_paid").join;
+    let cure = Remedies::of(&stage.store, "billing", "old", "order_paid").join;
     stage.world.run(&cure).await;
     assert!(stage.store.rename("billing", "old", "order_paid").await.unwrap());
     assert_eq!(register(&stage.store, "billing", "old").await, new);
@@ -120,7 +117,7 @@ pub async fn concurrent_registration_agrees<W: World>(world: W) {
 /// A worker refuses to leave rows behind that no handler would run, so it queries their handlers.
 pub async fn waiting_lists_handlers_with_rows<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    assert!(stage.store.waiting("billing").await.unwrap().is_empty());
+    assert_eq!(waiting(&stage).await, Vec::<String>::new());
     let dead = register(&stage.store, "billing", "with a dead row").await;
     register(&stage.store, "billing", "without rows").await;
     let elsewhere = register(&stage.store, "shipping", "elsewhere").await;
@@ -128,15 +125,23 @@ pub async fn waiting_lists_handlers_with_rows<W: World>(world: W) {
     stage.schedule("b").await;
     stage.row(&Identity { handler: dead, ..stage.id("c") }, true, Err(Reason::Permanent)).await;
     stage.row(&Identity { handler: elsewhere, ..stage.id("d") }, true, Err(Reason::Permanent)).await;
-    let waiting = stage.store.waiting("billing").await.unwrap();
-    let mut waiting = waiting.into_iter().map(|waiting| waiting.handler).collect::<Vec<_>>();
-    waiting.sort();
-    assert_eq!(waiting, ["order_paid", "with a dead row"]);
+    assert_eq!(waiting(&stage).await, ["order_paid", "with a dead row"]);
+    let all = stage.store.handlers(None).await.unwrap();
+    let all: Vec<_> = all.iter().map(|known| (known.consumer.as_str(), known.name.as_str())).collect();
+    let billing = ["order_paid", "with a dead row", "without rows"].map(|name| ("billing", name));
+    assert_eq!(all, [&billing[..], &[("shipping", "elsewhere")]].concat());
 }
 
-/// How long ago a worker last had the handler `order_paid`, which has rows.
+/// The handlers of this consumer that have rows.
+async fn waiting<W: World>(stage: &Stage<W>) -> Vec<String> {
+    let known = stage.store.handlers(Some("billing")).await.unwrap();
+    known.into_iter().filter(|known| known.has_rows).map(|known| known.name).collect()
+}
+
+/// How long ago a worker last had the handler `order_paid`.
 async fn seen<W: World>(stage: &Stage<W>) -> Duration {
-    stage.store.waiting("billing").await.unwrap().remove(0).seen
+    let known = stage.store.handlers(Some("billing")).await.unwrap();
+    known.iter().find(|known| known.id == stage.handler).unwrap().seen
 }
 
 /// Moves the last-seen time of all handlers back by `by`.
@@ -156,10 +161,10 @@ pub async fn handlers_are_seen_when_a_worker_has_them<W: World>(world: W) {
     seen_earlier(&stage, days).await;
     assert!((days..days + minutes).contains(&seen(&stage).await));
     register(&stage.store, "billing", "order_paid").await;
-    stage.store.record_seen(&[]).await.unwrap();
-    stage.store.record_seen(&[other]).await.unwrap();
+    stage.store.mark(&[], HandlerMark::Seen).await.unwrap();
+    stage.store.mark(&[other], HandlerMark::Seen).await.unwrap();
     assert!(seen(&stage).await >= days);
-    stage.store.record_seen(&[other, stage.handler]).await.unwrap();
+    stage.store.mark(&[other, stage.handler], HandlerMark::Seen).await.unwrap();
     assert!(seen(&stage).await < minutes);
 
     let numbers = format!("SELECT count(DISTINCT seen_at) FROM {}", stage.world.own("handlers"));
@@ -168,7 +173,7 @@ pub async fn handlers_are_seen_when_a_worker_has_them<W: World>(world: W) {
         .run(&format!("UPDATE {0} SET seen_at = (SELECT max(seen_at) FROM {0})", stage.world.own("handlers")))
         .await;
     for handler in [other, stage.handler] {
-        stage.store.record_seen(&[handler]).await.unwrap();
+        stage.store.mark(&[handler], HandlerMark::Seen).await.unwrap();
     }
     assert_eq!(stage.world.number(&numbers).await, 1, "neither was written again");
 }
@@ -185,13 +190,18 @@ pub async fn handlers_are_seen_by_many_at_once<W: World>(world: W) {
     if W::FEATURES.concurrent {
         let mut txn = stage.begin().await;
         stage.execute(&mut txn, &format!("UPDATE {} SET name = name", stage.world.own("handlers"))).await.unwrap();
-        for all in join_all(stores.iter().map(|store| store.record_seen(std::slice::from_ref(&stage.handler)))).await {
+        for all in
+            join_all(stores.iter().map(|store| store.mark(std::slice::from_ref(&stage.handler), HandlerMark::Seen)))
+                .await
+        {
             all.unwrap();
         }
         stage.store.rollback(txn).await.unwrap();
         assert!(seen(&stage).await >= Duration::from_secs(3600), "it was locked, and left out");
     }
-    for all in join_all(stores.iter().map(|store| store.record_seen(std::slice::from_ref(&stage.handler)))).await {
+    for all in
+        join_all(stores.iter().map(|store| store.mark(std::slice::from_ref(&stage.handler), HandlerMark::Seen))).await
+    {
         all.unwrap();
     }
     assert!(seen(&stage).await < Duration::from_secs(600));
@@ -203,8 +213,9 @@ pub async fn a_history_is_recognized_by_claims_and_by_what_was_pruned<W: World>(
     register(&stage.store, "new", "without claims").await;
     register(&stage.store, "billing", "without claims").await;
     let histories = async |consumer: &str| {
-        let histories = stage.store.histories(consumer).await.unwrap();
-        histories.into_iter().map(|history| (history.handler, history.has_claims)).collect::<Vec<_>>()
+        let known = stage.store.handlers(Some(consumer)).await.unwrap();
+        let known = known.into_iter().filter(|known| known.has_processed);
+        known.map(|known| (known.name, known.has_claims)).collect::<Vec<_>>()
     };
     for consumer in ["billing", "new", "nobody"] {
         assert_eq!(histories(consumer).await, [], "{consumer}");
@@ -214,7 +225,7 @@ pub async fn a_history_is_recognized_by_claims_and_by_what_was_pruned<W: World>(
     assert_eq!(histories("billing").await, processed);
     let hours = Duration::from_secs(7 * 3600);
     seen_earlier(&stage, hours).await;
-    assert!(stage.store.histories("billing").await.unwrap().iter().all(|history| history.seen >= hours));
+    assert!(seen(&stage).await >= hours);
     let (claims, pruned) = (stage.world.own("processed_messages"), stage.world.own("handlers"));
     let through = format!("pruned_through = (SELECT processed_at FROM {claims}) WHERE name = 'order_paid'");
     stage.world.run(&format!("UPDATE {pruned} SET {through}")).await;
@@ -247,13 +258,13 @@ pub async fn workers_share_the_connections<W: World>(world: W) {
         return;
     }
     let stage = Stage::with(world, Setup { connections: Some(8), ..Setup::default() }).await;
-    let first = stage.store.share_connections(5).unwrap();
-    let second = stage.store.clone().share_connections(4).unwrap();
+    let first = stage.store.facts().connections.add(5);
+    let second = stage.store.clone().facts().connections.add(4);
     assert_eq!((first.wanted(), second.wanted()), (Some(9), Some(9)));
     assert_eq!((first.report(), second.report()), (Some(9), None));
     drop(first);
-    assert_eq!(stage.store.share_connections(4).unwrap().wanted(), None);
+    assert_eq!(stage.store.facts().connections.add(4).wanted(), None);
     let small = stage.world.store(Setup { connections: Some(1), ..Setup::default() }).await;
-    let refused = small.and_then(|store| store.share_connections(1)).unwrap_err().to_string();
+    let refused = small.map(drop).unwrap_err().to_string();
     assert!(refused.contains(".connections(2)"), "{refused}");
 }

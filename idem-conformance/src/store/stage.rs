@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claimed, Claims, CommitResult, ExistingClaim, Filter, HandlerId, Identity, InboxRows, NewRow, Operator,
-    Page, Row, RowKind, TakeLimit, Ticket, Transactions,
+    ClaimState, Claimed, CommitResult, Consumers, ExistingClaim, Filter, HandlerId, Identity, InboxRows, NewRow, Page,
+    Row, RowKind, TakeLimit, Ticket, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, Store};
 use uuid::Uuid;
@@ -59,7 +59,7 @@ impl<W: World> Stage<W> {
     /// Begins a transaction in which this row starts.
     pub(super) async fn started(&self, row: &Row) -> <W::Store as Transactions>::Txn {
         let mut txn = self.begin().await;
-        assert_eq!(self.store.start(&mut txn, &[row]).await.unwrap(), [true]);
+        assert_eq!(self.store.start(&mut txn, &[row], ClaimState::Processed).await.unwrap(), [true]);
         txn
     }
 
@@ -82,7 +82,7 @@ impl<W: World> Stage<W> {
 
     /// Begins a transaction and makes a claim that must be new.
     pub(super) async fn claimed(&self, identity: &Identity) -> <W::Store as Transactions>::Txn {
-        let claim = self.store.begin_with_claim(Duration::from_secs(30), identity);
+        let claim = self.store.begin_first(Duration::from_secs(30), Some(identity));
         let (txn, claimed) = claim.await.unwrap();
         assert!(claimed.is_new());
         txn
@@ -133,7 +133,7 @@ impl<W: World> Stage<W> {
 
     pub(super) async fn existing_claim(&self, key: &str) -> Option<ExistingClaim> {
         let mut txn = self.begin().await;
-        let existing_claims = self.store.existing_claims(&mut txn, &[&self.id(key)]).await.unwrap();
+        let existing_claims = self.store.existing_claims(&mut txn, &[&self.id(key)], true).await.unwrap();
         self.store.rollback(txn).await.unwrap();
         existing_claims[0]
     }

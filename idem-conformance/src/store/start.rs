@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{ClaimState, Claims, InboxRows, RowKind, Transactions};
+use idem_core::store::{ClaimState, InboxRows, RowKind, Transactions};
 
 use super::stage::{Stage, committed};
 use super::world::World;
@@ -50,14 +50,14 @@ pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     let new = stage.take_one(RowKind::Suspect).await;
 
     let mut txn = stage.begin().await;
-    assert_eq!(stage.store.start(&mut txn, &[&old]).await.unwrap(), [false]);
+    assert_eq!(stage.store.start(&mut txn, &[&old], ClaimState::Processed).await.unwrap(), [false]);
     stage.store.rollback(txn).await.unwrap();
     assert_eq!(stage.one_scheduled().await.locked_by, new.locked_by);
     assert!(stage.is_waiting("a").await);
     stage.schedule("b").await;
     let held = stage.take_one(RowKind::Ordinary).await;
     let mut txn = stage.begin().await;
-    assert_eq!(stage.store.start(&mut txn, &[&old, &held]).await.unwrap(), [false, true]);
+    assert_eq!(stage.store.start(&mut txn, &[&old, &held], ClaimState::Processed).await.unwrap(), [false, true]);
     stage.store.rollback(txn).await.unwrap();
     committed(stage.commit(stage.started(&new).await).await);
 }
@@ -69,7 +69,7 @@ pub async fn a_second_start_is_false<W: World>(world: W) {
     let row = stage.take_one(RowKind::Ordinary).await;
     for expected in [true, false] {
         let mut txn = stage.begin().await;
-        assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [expected]);
+        assert_eq!(stage.store.start(&mut txn, &[&row], ClaimState::Processed).await.unwrap(), [expected]);
         committed(stage.commit(txn).await);
     }
 }
@@ -87,7 +87,7 @@ pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
     let mut copy = stage.store.begin(Duration::from_secs(30)).await.unwrap();
     let claimed = stage.store.claim(&mut copy, &[&stage.id("a")], ClaimState::Processed).await.unwrap();
     assert!(!claimed[0].is_new());
-    let existing_claim = stage.store.existing_claims(&mut copy, &[&row.identity]).await.unwrap()[0].unwrap();
+    let existing_claim = stage.store.existing_claims(&mut copy, &[&row.identity], true).await.unwrap()[0].unwrap();
     assert_eq!((existing_claim.fingerprint, existing_claim.age), (row.identity.fingerprint, None));
     committed(stage.commit(copy).await);
     committed(stage.commit(running).await);

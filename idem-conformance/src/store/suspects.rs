@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use idem_core::Reason;
 use idem_core::store::{
-    CRASHED_AT_ONCE, InboxRows, MAX_STARTS, Operator, Replayed, Row, RowKind, RowResult, Transactions,
+    CRASHED_AT_ONCE, ClaimState, Consumers, InboxRows, MAX_STARTS, Replay, Replayed, Row, RowKind, RowResult,
+    Transactions,
 };
 
 use super::stage::{LEASE, Stage, committed};
@@ -67,7 +68,7 @@ pub async fn a_row_that_waits_in_its_process_has_no_start<W: World>(world: W) {
     stage.schedule("a").await;
     for _ in 0..2 {
         let row = stage.take_one(RowKind::Ordinary).await;
-        stage.store.refund_start(&row).await.unwrap();
+        stage.store.record_result(&row, &RowResult::Refunded).await.unwrap();
         let waits = stage.one_scheduled().await;
         assert_eq!((waits.crash_count, waits.locked_by), (0, row.locked_by));
         assert!(stage.take(RowKind::Ordinary).await.is_empty(), "it keeps its lease");
@@ -75,7 +76,7 @@ pub async fn a_row_that_waits_in_its_process_has_no_start<W: World>(world: W) {
     }
     let row = stage.take_one(RowKind::Ordinary).await;
     assert_eq!(row.crash_count, 1, "nothing was charged");
-    stage.store.refund_start(&row).await.unwrap();
+    stage.store.record_result(&row, &RowResult::Refunded).await.unwrap();
     assert!(stage.store.record_result(&row, &RowResult::Released { due: LEASE }).await.unwrap());
     assert!(stage.take(RowKind::Ordinary).await.is_empty(), "it is not due yet");
     stage.rows_earlier(LEASE).await;
@@ -162,7 +163,7 @@ pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
     stage.rows_earlier(LEASE * 10).await;
     assert_eq!(dead_letter().await.len(), 0, "only four starts are a crash");
 
-    assert_eq!(stage.store.replay("billing", dead.id, false).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.store.replay("billing", dead.id, Replay::Plain).await.unwrap(), Replayed::Due);
     assert!(stage.take(RowKind::Ordinary).await.is_empty(), "a replayed row runs as a suspect");
     let row = stage.take_one(RowKind::Suspect).await;
     assert_eq!((row.id, row.crash_count), (dead.id, 1), "its starts are counted anew");
@@ -191,7 +192,7 @@ pub async fn a_crashed_row_is_not_revived_by_its_old_holder<W: World>(world: W) 
     let result = RowResult::Failed { next: Ok(Duration::ZERO), error: String::new() };
     assert!(!stage.store.record_result(&row, &result).await.unwrap());
     let mut txn = stage.begin().await;
-    assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [false]);
+    assert_eq!(stage.store.start(&mut txn, &[&row], ClaimState::Processed).await.unwrap(), [false]);
     stage.store.rollback(txn).await.unwrap();
     assert_eq!(stage.one_dead().await.reason, Some(Reason::Crashed));
 }

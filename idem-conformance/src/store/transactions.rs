@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use idem_core::store::{ClaimState, Claims, CommitResult, StoreError, Transactions};
+use idem_core::store::{ClaimState, CommitResult, ErrorClass, StoreError, Transactions};
 
 use super::stage::{Stage, committed, settled};
 use super::world::{Setup, World};
@@ -164,9 +164,9 @@ pub async fn a_deadlock_is_a_lost_race<W: World>(world: W) {
     };
     let (first, second) = tokio::join!(run(one, &lock_y), run(two, &lock_x));
     for error in [first, second].into_iter().flatten() {
-        assert!(stage.store.lost_race(error.as_ref()), "{error:?}");
+        assert_eq!(stage.store.classify_error(None, error.as_ref()), ErrorClass::Deadlock, "{error:?}");
         lost += 1;
     }
     assert_eq!(lost, 1);
-    assert!(!stage.store.lost_race(&std::fmt::Error));
+    assert_eq!(stage.store.classify_error(None, &std::fmt::Error), ErrorClass::Ordinary);
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idem_conformance::store::{Setup, World};
 use idem_core::store::{
-    CallAnswer, CallResult, CallRows, Caller, ClaimState, Claims, Filter, HandlerId, Identity, InboxRows, NewRow,
-    Operator, Page, Row, Transactions,
+    CallAnswer, CallResult, Caller, ClaimState, Consumers, Filter, HandlerId, Identity, InboxRows, NewRow, Page, Row,
+    RowResult, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, Key, Reason};
 use uuid::Uuid;
@@ -38,7 +38,7 @@ impl<W: World> Shop<W> {
                 let row = shop.store.take_calls(&[caller], 1, None, Uuid::new_v4()).await.unwrap().rows.remove(0);
                 if key == "answered" {
                     let answered = CallResult::answered(CallAnswer::new("{}"));
-                    assert!(shop.store.record_call(&row, &answered).await.unwrap());
+                    assert!(shop.store.record_result(&row, &RowResult::Called(answered.clone())).await.unwrap());
                 }
             }
         }

@@ -18,7 +18,7 @@ async fn renames_an_outbox<W: World>(world: W) {
     let outbox = store.register_outbox("billing").await.unwrap();
     let message = StagedMessage::new(Uuid::new_v4(), Outgoing::new("orders", "payload"));
     let mut txn = store.begin(LONG).await.unwrap();
-    store.stage(&mut txn, outbox, vec![message.clone()]).unwrap();
+    store.stage(&mut txn, outbox, vec![message.clone()], Vec::new());
     let committed = store.commit(txn).await;
     assert!(matches!(committed, CommitResult::Done), "{committed:?}");
     let sql = GUIDE.split("```sql\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();

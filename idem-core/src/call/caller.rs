@@ -94,11 +94,6 @@ impl<S: Store> Calls<S> {
         }
         let (mut rows, taken) = match answer {
             Ok(TakenCalls { rows, since }) => (rows, before.since(since)),
-            // The take was refused, so nothing is taken, unless the disk failed: then it may have been written.
-            Err(fault @ StoreError::Unavailable(_)) => match store.rows_by_token(token).await {
-                Ok(rows) if !rows.is_empty() => (rows, before),
-                _ => return Err(fault),
-            },
             // Also while the worker drains: what was taken counts as called until it is given back.
             Err(fault @ StoreError::ConnectionLost(_)) => {
                 outage.report(&fault);

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::execute::Failure;
 use crate::external::{CallLimits, Doubt};
 use crate::inbox::read_row;
 use crate::routes::Route;
+use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline};
-use crate::store::{CallAnswer, CallResult, Row, error_text};
+use crate::store::{CallAnswer, CallResult, Row, RowResult, error_text};
 use crate::{BoxError, Outcome, Reason, Store};
 
 impl<S: Store> Pipeline<S> {
@@ -101,9 +101,10 @@ impl<S: Store> Pipeline<S> {
     /// Records the result of a call, and retries until the database has answered.
     pub(super) async fn write_call(&self, row: &Row, result: &CallResult) -> Result<(), Ended> {
         let tries = AtomicUsize::new(0);
+        let of_call = RowResult::Called(result.clone());
         let write = || {
             tries.fetch_add(1, Relaxed);
-            self.store.record_call(row, result)
+            self.store.record_result(row, &of_call)
         };
         match self.insist_for(row, None, write).await {
             // Of an earlier try, the answer may have been lost, and not what it has written.

@@ -3,10 +3,10 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use crate::execute::Failure;
 use crate::external::{CallLimits, CallReply, Doubt};
 use crate::registry::NoJob;
 use crate::routes::Route;
+use crate::run::Failure;
 use crate::runtime::{Ended, Permit, Pipeline, Running, Wait};
 use crate::store::{Row, called_for};
 use crate::{Outcome, Reason, Store};

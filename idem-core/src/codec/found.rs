@@ -10,27 +10,7 @@ pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
 }
 
 /// The first bytes of formats. A longer one stands before a shorter one that it begins with.
-const BEGINNINGS: [(&[u8], &str); 14] = [
-    (
-        b"\x1F\x8B",
-        "data that is compressed with gzip, which a codec of your own decompresses: `Worker::codec` or `HandlerOptions::codec`",
-    ),
-    (
-        b"\x28\xB5\x2F\xFD",
-        "data that is compressed with zstd, which a codec of your own decompresses: `Worker::codec` or `HandlerOptions::codec`",
-    ),
-    (
-        b"\x04\x22\x4D\x18",
-        "data that is compressed with lz4, which a codec of your own decompresses: `Worker::codec` or `HandlerOptions::codec`",
-    ),
-    (
-        b"\x78\x9C",
-        "data that is compressed with zlib, which a codec of your own decompresses: `Worker::codec` or `HandlerOptions::codec`",
-    ),
-    (
-        b"\x82SNAPPY",
-        "data that is compressed with snappy, which a codec of your own decompresses: `Worker::codec` or `HandlerOptions::codec`",
-    ),
+const BEGINNINGS: [(&[u8], &str); 9] = [
     (b"\xFF\xFE", "UTF-16 or UTF-32"),
     (b"\xFE\xFF", "UTF-16"),
     (b"{\0", "UTF-16 or UTF-32"),
@@ -40,6 +20,15 @@ const BEGINNINGS: [(&[u8], &str); 14] = [
     (b"\xAC\xED\0\x05", "a serialized object of Java"),
     (b"\0S", "a section of AMQP 1.0, from a sender whose body is a value: let it send data"),
     (b"<", "XML"),
+];
+
+/// The first bytes of compressed data.
+const COMPRESSED: [(&[u8], &str); 5] = [
+    (b"\x1F\x8B", "gzip"),
+    (b"\x28\xB5\x2F\xFD", "zstd"),
+    (b"\x04\x22\x4D\x18", "lz4"),
+    (b"\x78\x9C", "zlib"),
+    (b"\x82SNAPPY", "snappy"),
 ];
 
 /// The members of envelopes, and their names. The message is inside.
@@ -62,7 +51,14 @@ pub(super) fn found(delivery: &Delivery, wanted: &str) -> Option<String> {
     if data.is_empty() {
         return Some("the payload is empty".to_owned());
     }
-    if let Some((_, what)) = BEGINNINGS.iter().find(|(beginning, _)| data.starts_with(beginning)) {
+    let begins = |(beginning, _): &&(&[u8], &str)| data.starts_with(beginning);
+    if let Some((_, by)) = COMPRESSED.iter().find(begins) {
+        return Some(format!(
+            "the payload looks like data that is compressed with {by}, which a codec of your own decompresses: `Worker::codec` or \
+             `HandlerOptions::codec`"
+        ));
+    }
+    if let Some((_, what)) = BEGINNINGS.iter().find(begins) {
         return Some(format!("the payload looks like {what}"));
     }
     if let [0, a, b, c, d, _, ..] = *data {

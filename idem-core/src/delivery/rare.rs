@@ -23,20 +23,6 @@ pub(crate) struct Rare {
     pub(crate) preparation: Preparation,
 }
 
-impl Rare {
-    /// Those of a delivery that has none.
-    pub(super) const fn none() -> Self {
-        Self {
-            correlation_id: None,
-            reply_to: None,
-            cloud_event: None,
-            unrepresentable: None,
-            call: None,
-            preparation: Preparation::none(),
-        }
-    }
-}
-
 /// What an inbox row has kept of the external call of its message.
 #[derive(Clone)]
 pub(crate) struct KeptCall {
@@ -60,11 +46,6 @@ pub(crate) struct Preparation {
 }
 
 impl Preparation {
-    /// No codec has prepared for it.
-    const fn none() -> Self {
-        Self { tries: 0, prepared: None, undecodable: Vec::new() }
-    }
-
     /// Records that a try has ended the preparation for this handler: the codec has what it needs, or has shown that it
     /// can never decode the delivery.
     pub(crate) fn ended(&mut self, handler: HandlerId, tries: usize, undecodable: Option<String>) {

@@ -3,7 +3,7 @@
 use serde::de::IgnoredAny;
 use uuid::Uuid;
 
-use crate::store::{Filter, Page, Replayed, ReplayedAll, Resolution, Row, StoreError};
+use crate::store::{Filter, Page, Replay, Replayed, ReplayedAll, Resolution, Row, StoreError};
 use crate::{Error, Key, KeyError, Store};
 
 /// The inbox of one consumer, for an operator: list, replay, resolve, discard. It needs no worker.
@@ -36,7 +36,10 @@ impl<S: Store> Inbox<S> {
     /// [`Error::Database`] if the database cannot be used.
     pub async fn open(store: &S, consumer: impl Into<String>) -> Result<Self, Error> {
         let consumer = consumer.into();
-        let known = store.consumers().await.map_err(|fault| failed("list the consumers", fault))?;
+        let known = store.handlers(None).await.map_err(|fault| failed("list the consumers", fault))?;
+        // Sorted by their consumers.
+        let mut known: Vec<String> = known.into_iter().map(|handler| handler.consumer).collect();
+        known.dedup();
         if known.contains(&consumer) {
             return Ok(Self::new(store, consumer));
         }
@@ -116,7 +119,7 @@ impl<S: Store> Inbox<S> {
     /// # Errors
     /// The database cannot be used.
     pub async fn replay(&self, id: i64) -> Result<Replayed, Error> {
-        self.store.replay(&self.consumer, id, false).await.map_err(|fault| failed("replay a dead letter", fault))
+        self.replay_how(id, Replay::Plain).await
     }
 
     /// Replays a dead letter whose handler had run COMMIT, or that was too old to determine whether it was processed.
@@ -125,7 +128,7 @@ impl<S: Store> Inbox<S> {
     /// # Errors
     /// The database cannot be used.
     pub async fn replay_by_force(&self, id: i64) -> Result<Replayed, Error> {
-        self.store.replay(&self.consumer, id, true).await.map_err(|fault| failed("replay a dead letter", fault))
+        self.replay_how(id, Replay::Forced).await
     }
 
     /// Replays a conflict under `key`, which is claimed for it.
@@ -145,7 +148,7 @@ impl<S: Store> Inbox<S> {
         if key.as_bytes().is_empty() {
             return Err(Error::Config(KeyError::Empty.to_string()));
         }
-        self.store.replay_as(&self.consumer, id, key).await.map_err(|fault| failed("replay a dead letter", fault))
+        self.replay_how(id, Replay::As(key)).await
     }
 
     /// Tells what became of the external call of a dead letter, after a look at the provider: the message completes with an
@@ -183,12 +186,7 @@ impl<S: Store> Inbox<S> {
         {
             return Err(Error::Config(format!("the answer of a call has to be JSON, and this is not: {error}")));
         }
-        let resolved = self.store.resolve(&self.consumer, id, provider_key, &resolution).await;
-        let resolved = resolved.map_err(|fault| failed("resolve a dead letter", fault))?;
-        if matches!(resolution, Resolution::Discard) {
-            self.log_discard(id, resolved);
-        }
-        Ok(resolved)
+        self.decide(id, Some(provider_key), &resolution).await
     }
 
     /// Deletes a dead letter permanently. Its claim is kept and dated now, so that late copies are still duplicates. In the
@@ -205,21 +203,28 @@ impl<S: Store> Inbox<S> {
     /// # Errors
     /// The database cannot be used.
     pub async fn discard(&self, id: i64) -> Result<bool, Error> {
-        let discarded = self.store.discard(&self.consumer, id).await;
-        let discarded = discarded.map_err(|fault| failed("discard a dead letter", fault))?;
-        self.log_discard(id, discarded);
-        Ok(discarded)
+        self.decide(id, None, &Resolution::Discard).await
     }
 
-    fn log_discard(&self, id: i64, discarded: bool) {
-        if discarded {
-            let consumer = &self.consumer;
+    async fn replay_how(&self, id: i64, how: Replay<'_>) -> Result<Replayed, Error> {
+        let replayed = self.store.replay(&self.consumer, id, how).await;
+        replayed.map_err(|fault| failed("replay a dead letter", fault))
+    }
+
+    async fn decide(&self, id: i64, provider_key: Option<Uuid>, resolution: &Resolution) -> Result<bool, Error> {
+        let is_discard = *resolution == Resolution::Discard;
+        let what = if is_discard { "discard a dead letter" } else { "resolve a dead letter" };
+        let consumer = &self.consumer;
+        let is_done =
+            self.store.resolve(consumer, id, provider_key, resolution).await.map_err(|fault| failed(what, fault))?;
+        if is_discard && is_done {
             tracing::info!(
                 consumer,
                 id,
                 "a dead letter was discarded: its message was not processed, and copies of it count as duplicates"
             );
         }
+        Ok(is_done)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Rows that wait in this process, outside the slots: for their codec, or for a database that refuses to record their failure.
 
 use std::pin::pin;
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use async_channel::{Receiver, Sender};
 use futures_util::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::execute::Failure;
+use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline, Preparing, Wait, refused_wait};
 use crate::store::{Row, RowResult, Ticket};
 use crate::take_over::Entry;
@@ -24,10 +23,7 @@ pub(crate) struct ParkedRows {
 }
 
 /// A row that waits. It keeps its token and its lease, and its start is refunded.
-struct Kept {
-    row: Row,
-    work: KeptFor,
-}
+type Kept = (Row, KeptFor);
 
 /// Why a row waits here, and what ends that.
 pub(super) enum KeptFor {
@@ -56,7 +52,7 @@ impl ParkedRows {
 
     /// Passes a row to the task in which it waits. Once no more rows run, nothing takes it, and its lease expires.
     pub(super) fn park(&self, row: &Row, work: KeptFor) {
-        drop(self.queue.0.try_send(Kept { row: row.clone(), work }));
+        drop(self.queue.0.try_send((row.clone(), work)));
     }
 
     /// Ends the wait for further rows, since no more rows run.
@@ -86,8 +82,8 @@ impl<S: Store> Pipeline<S> {
         self.parked_rows.queue.1.clone().for_each_concurrent(None, |kept| self.keep_row(kept)).await;
     }
 
-    async fn keep_row(&self, Kept { row, work }: Kept) {
-        let _held = self.leases.hold(slice::from_ref(&row));
+    async fn keep_row(&self, (row, work): Kept) {
+        let _held = self.leases.hold([&row]);
         let work = pin!(async {
             match work {
                 KeptFor::Codec(turn) => self.prepare_row(&row, turn).await,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::execute::Failure;
-use crate::runtime::{Ended, Pipeline, Running};
+use crate::run::Failure;
+use crate::runtime::{Pipeline, Running};
 use crate::store::Row;
 use crate::{Outcome, Store};
 
@@ -30,8 +30,7 @@ impl<S: Store> Pipeline<S> {
         entries.iter_mut().for_each(|entry| entry.replaces = Some(row));
         let shared = match self.store_shared(&entries).await {
             Ok(shared) => shared,
-            Err(Ended::Lost) => return self.refund_start(row).await,
-            Err(ended) => return self.wait_after(row, ended).await,
+            Err(ended) => return self.record(row, ended).await,
         };
         for (identity, outcome) in shared.outcomes {
             self.emit(self.routes.get(identity.handler), identity.known_key(), &row.delivery, &outcome);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tracing::{Instrument, Span};
 
-use crate::execute::Failure;
-use crate::runtime::{Ended, Pipeline, Wait, jittered, warn_of_refusal};
-use crate::store::{Row, RowResult, StoreError};
+use crate::run::Failure;
+use crate::runtime::{Ended, Pipeline, jittered};
+use crate::store::{Row, RowResult};
 use crate::{Outcome, Reason, Store, telemetry};
 
 /// When a row is looked at again, at the earliest, that is left to another version of the service.
@@ -62,23 +62,6 @@ impl<S: Store> Pipeline<S> {
         self.record_result(row, &result).await.then(|| rejected(row, reason, error))
     }
 
-    /// Gives back a row that was not run because of this fault.
-    pub(super) async fn give_back(&self, row: &Row, fault: StoreError) -> Option<Outcome> {
-        self.wait_after(row, self.outage.hold_for(fault)).await
-    }
-
-    /// Gives back a row for the time for which a delivery would wait after this try, or longer if the database refuses it.
-    pub(super) async fn wait_after(&self, row: &Row, ended: Ended) -> Option<Outcome> {
-        let due = match ended {
-            Ended::Park(Wait::Refused(error)) => {
-                warn_of_refusal(&row.delivery, None, error.as_ref());
-                jittered(REFUSED)
-            }
-            _ => Duration::from_millis(100),
-        };
-        self.snooze(row, due).await
-    }
-
     /// Gives back a row whose handler has not run, for this time: none if a suspect comes first, or if the worker stops.
     pub(super) async fn snooze(&self, row: &Row, due: Duration) -> Option<Outcome> {
         self.record_result(row, &RowResult::GivenBack { due }).await;
@@ -105,9 +88,9 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn refund_start(&self, row: &Row) -> Option<Outcome> {
         let refund = || async {
             self.store.ping().await?;
-            match self.store.refund_start(row).await {
+            match self.store.record_result(row, &RowResult::Refunded).await {
                 Err(fault) if fault.is_answered() => Err(fault),
-                answer => Ok(answer),
+                answer => Ok(answer.map(drop)),
             }
         };
         let refunded = tokio::time::timeout(self.settings.lease, self.outage.insist(&self.stop, refund)).await;

@@ -4,14 +4,11 @@ use std::pin::pin;
 use std::slice;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::batch::Verdict;
-use crate::execute::Failure;
+use crate::caught::dropped;
 use crate::external::{CallLimits, without_kind};
-use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Ended, Pipeline, Running, Wait, jittered};
+use crate::run::{Failure, Work};
+use crate::runtime::{Ended, Pipeline, Running, Wait, jittered, warn_of_refusal};
 use crate::store::{MAX_BREAKS, Row, RowResult};
 use crate::take_over::Entry;
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
@@ -19,26 +16,27 @@ use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 use super::parked::KeptFor;
 use super::result::REFUSED;
 
-/// When a row runs again whose handler stages a local message that has to wait for another transaction.
+/// When a row runs again that has to wait for another transaction.
 const BUSY: Duration = Duration::from_secs(1);
 
+/// The same for one of whose statements idem got no answer.
+const UNANSWERED: Duration = Duration::from_millis(100);
+
 impl<S: Store> Pipeline<S> {
-    /// Runs a taken row, or records the result that a batch has left to record for it. In every case the row is processed,
+    /// Runs a taken row that has to run alone, or records what has become of it in a batch. In every case the row is processed,
     /// its result is recorded, or its lease expires.
-    pub(super) async fn finish_row(&self, row: &Row, verdict: Verdict, running: &Running) {
+    pub(super) async fn finish_row(&self, row: &Row, ended: Ended, running: &Running) {
         // Pinned first, like other large futures: each call would move the whole future.
         let work = pin!(async {
-            match verdict {
-                Verdict::Single if !row.identity.has_key() => self.readmit(row, running).await,
-                Verdict::Single => self.rerun(row, running).await,
-                Verdict::Done(outcome) => {
+            match ended {
+                Ended::Again(_) if !row.identity.has_key() => self.readmit(row, running).await,
+                Ended::Again(_) => self.run_row(row, running).await,
+                Ended::Done(outcome) => {
                     let meters = self.routes.meters(row.identity.handler);
                     row.waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited));
                     Some(outcome)
                 }
-                Verdict::Lost => self.refund_start(row).await,
-                Verdict::Broke => self.broke(row, "the connection was lost with a batch").await,
-                Verdict::PutOff | Verdict::Stopped => self.snooze(row, Duration::ZERO).await,
+                ended => self.record(row, ended).await,
             }
         });
         self.report_row(row, work).await;
@@ -63,57 +61,40 @@ impl<S: Store> Pipeline<S> {
         Some(None)
     }
 
-    /// Begin, start, handle, guard, commit; then records a failure. Returns `None` if there is no outcome.
-    async fn rerun(&self, row: &Row, running: &Running) -> Option<Outcome> {
+    /// Runs a row by itself, and records what has become of it. Returns `None` if there is no outcome.
+    async fn run_row(&self, row: &Row, running: &Running) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
         if let Some(left) = self.left(route, row).await {
             return left;
         }
-        let taken = Instant::now();
-        for rounds in 0.. {
-            let fits = self.limit(&row.delivery).map_err(NoJob::from);
-            let again = |_user_code| fits.and_then(|()| self.again(route, &row.delivery, &row.identity));
-            let Some(decoded) = running.user_code().map(again) else { return self.snooze(row, Duration::ZERO).await };
-            let job = match decoded {
-                Ok(job) => job,
-                Err(NoJob::Unfit(unfit)) => return self.reject(row, unfit.reason, unfit.error).await,
-                Err(NoJob::Unprepared) => return self.leave_to_prepare_row(row).await,
-            };
-            // All connections may be in use for longer than the lease. From the start on, the row is locked.
-            let held = self.leases.hold(slice::from_ref(row));
-            let mut txn = match self.store.begin(route.timeout).await {
-                Ok(txn) => txn,
-                Err(fault) => return self.give_back(row, fault).await,
-            };
-            drop(held);
-            match self.store.start(&mut txn, &[row]).await.map(|started| started == [true]) {
-                Ok(true) if rounds == 0 => {
-                    row.waited.into_iter().for_each(|waited| route.meters.inbox_wait.record(waited + taken.elapsed()));
-                }
-                Ok(true) => {}
-                Ok(false) => {
-                    // Another process has the row now. Our start of it was not a crash, and is refunded.
-                    if let Err(fault) = self.store.rollback(txn).await {
-                        self.outage.hold_for(fault);
-                    }
-                    return self.refund_start(row).await;
-                }
-                Err(fault) => {
-                    drop(txn);
-                    return self.give_back(row, fault).await;
-                }
+        let mut work = Work::of_row(route, row);
+        let ended = self.run(slice::from_mut(&mut work), running).await.pop()?;
+        // The drop of a message is user code, and the record may take as long as an outage.
+        dropped("a message", work);
+        self.record(row, ended).await
+    }
+
+    /// Records what has become of a row, unless it is processed: then its run has removed it. Returns its outcome, if it has one.
+    pub(super) async fn record(&self, row: &Row, ended: Ended) -> Option<Outcome> {
+        let due = match ended {
+            Ended::Done(outcome) => return Some(outcome),
+            Ended::Failed(Failure { attempts: 0, next: Err(reason), error, .. }) => {
+                return self.reject(row, reason, error).await;
             }
-            let ran = self.execute(running, route, (&row.identity, &row.delivery), job, txn, Instant::now()).await;
-            let Some(ended) = self.conclude(route, ran, row.attempts, rounds) else { continue };
-            return match ended {
-                Ended::Done(outcome) => Some(outcome),
-                Ended::Failed(failure) => self.charge_row(row, failure).await,
-                Ended::Park(Wait::Claim) | Ended::Again(_) => self.snooze(row, jittered(BUSY)).await,
-                Ended::Broke(fault) => self.broke(row, &crate::error::text(&fault)).await,
-                Ended::Park(_) | Ended::Lost | Ended::Stopped => self.snooze(row, Duration::ZERO).await,
-            };
-        }
-        None
+            Ended::Failed(failure) => return self.charge_row(row, failure).await,
+            Ended::Broke(fault) => return self.broke(row, &crate::error::text(&fault)).await,
+            Ended::Lost => return self.refund_start(row).await,
+            Ended::Park(Wait::Codec) => return self.leave_to_prepare_row(row).await,
+            Ended::Park(Wait::Claim) | Ended::Again(_) => jittered(BUSY),
+            Ended::Park(Wait::Refused(error)) => {
+                warn_of_refusal(&row.delivery, None, error.as_ref());
+                jittered(REFUSED)
+            }
+            Ended::Park(Wait::Answer) => UNANSWERED,
+            Ended::Park(Wait::After(due)) => due,
+            Ended::Park(_) | Ended::Stopped => Duration::ZERO,
+        };
+        self.snooze(row, due).await
     }
 
     /// Records a failure of the row.
@@ -159,7 +140,7 @@ impl<S: Store> Pipeline<S> {
         }
         let read = || async {
             let mut txn = self.store.begin(self.settings.handler_timeout).await?;
-            let existing_claim = self.store.existing_claims(&mut txn, &[&row.identity]).await?.pop();
+            let existing_claim = self.store.existing_claims(&mut txn, &[&row.identity], true).await?.pop();
             self.store.rollback(txn).await?;
             Ok(existing_claim)
         };

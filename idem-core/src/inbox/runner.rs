@@ -111,7 +111,8 @@ impl<S: Store> Runner<S> {
         let (rows, bytes) = self.memory.limit(slots.len() * size);
         let wanted = TakeLimit { rows, bytes, since: self.taker.looks.take(began) };
         let taken = self.taker.take(RowKind::Ordinary, wanted, permit).await?;
-        let Some((rows, permit)) = taken else { return Ok(true) };
+        // The rows that were given back are due: without a rest they would be taken again and again during the outage.
+        let Some((rows, permit)) = taken else { return Ok(false) };
         self.taker.looks.taken(began, &rows);
         let all = rows.len() == wanted.rows || bytes_of(&rows) >= wanted.bytes;
         // Spread over the slots, rather than in one batch that leaves the other slots idle.

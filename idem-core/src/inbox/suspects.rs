@@ -5,8 +5,7 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use crate::Store;
-use crate::batch::Verdict;
-use crate::runtime::{Isolated, Permit, Pipeline, Running, at};
+use crate::runtime::{Ended, Isolated, Permit, Pipeline, Running, at};
 use crate::store::{LookBack, RowKind, StoreError, TakeLimit};
 
 use super::taker::{POLL_DUE, Taker};
@@ -43,7 +42,7 @@ impl<S: Store> Taker<S> {
             }
             let running = Running::new(Permit::Suspect(lock));
             let Pipeline { outage, .. } = &*self.pipeline;
-            running.during(outage, pin!(self.pipeline.finish_row(row, Verdict::Single, &running))).await;
+            running.during(outage, pin!(self.pipeline.finish_row(row, Ended::Again(None), &running))).await;
             let ends = kind == RowKind::Alone || quiet.elapsed() >= POLL_DUE || self.pipeline.draining.is_cancelled();
             match running.into_isolated() {
                 Some(lock) if !ends => isolated = lock,

@@ -46,11 +46,6 @@ impl<S: Store> Taker<S> {
             store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await
         };
         let mut rows = match self.unless_away(&mut lock, asked).await {
-            // The take was refused, so nothing is taken, unless the disk failed: then it may have been written.
-            Err(fault @ StoreError::Unavailable(_)) => match store.rows_by_token(token).await {
-                Ok(rows) if !rows.is_empty() => Ok(rows),
-                _ => Err(fault),
-            },
             Err(fault @ StoreError::ConnectionLost(_)) => {
                 outage.report(&fault);
                 // A lost connection is no outage until a ping fails, so the first read may come too early.

@@ -1,9 +1,10 @@
 //! Wakes relays in the same process.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::store::OutboxId;
@@ -35,7 +36,7 @@ pub(crate) struct SizeLimit {
 
 impl Drop for SizeLimit {
     fn drop(&mut self) {
-        let mut limits = self.bell.limits();
+        let mut limits = self.bell.0.limits.lock();
         if let Some(place) = limits.iter().position(|limit| Some(*limit) == self.limit) {
             limits.swap_remove(place);
         }
@@ -46,7 +47,7 @@ impl Bell {
     /// Returns whether it is time to look for a relay of this outbox, once a minute.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn is_time_to_look(&self, outbox: OutboxId) -> bool {
-        let (mut looked, now) = (self.0.looked.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+        let (mut looked, now) = (self.0.looked.lock(), Instant::now());
         match looked.iter_mut().find(|(of, _)| *of == outbox) {
             Some((_, last)) if now < *last + LOOK => return false,
             Some((_, last)) => *last = now,
@@ -69,17 +70,13 @@ impl Bell {
     /// is dropped.
     pub(crate) fn set_limit(&self, outbox: OutboxId, limit: Option<usize>) -> SizeLimit {
         let limit = limit.map(|limit| (outbox, limit));
-        self.limits().extend(limit);
+        self.0.limits.lock().extend(limit);
         SizeLimit { bell: self.clone(), limit }
     }
 
     /// The size of the largest message that each relay of an outbox can publish, as far as relays of this process know it.
     pub(crate) fn limit(&self, outbox: OutboxId) -> Option<usize> {
-        self.limits().iter().filter(|(of, _)| *of == outbox).map(|(_, limit)| *limit).min()
-    }
-
-    fn limits(&self) -> MutexGuard<'_, Vec<(OutboxId, usize)>> {
-        self.0.limits.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.limits.lock().iter().filter(|(of, _)| *of == outbox).map(|(_, limit)| *limit).min()
     }
 }
 

@@ -1,6 +1,6 @@
 //! A staged message as a CloudEvent.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{SinkError, StagedMessage};
 
@@ -57,32 +57,14 @@ impl StagedMessage {
     }
 }
 
-/// Formats a time in UTC with milliseconds (RFC 3339). A time before 1970 is shown as 1970: no message was staged then.
+/// Formats a time in UTC with milliseconds (RFC 3339), from 1970 to the year 9999: no message was staged at another time.
 fn rfc3339(time: SystemTime) -> String {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (seconds, milliseconds) = (since.as_secs(), since.subsec_millis());
-    let (year, month, day) = date(seconds / 86400);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milliseconds:03}Z")
-}
-
-/// Converts days since 1970 to a date of the Gregorian calendar, in years that begin in March, so that the leap day is
-/// the last one: <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year + u64::from(month <= 2), month, day)
+    let last = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    humantime::format_rfc3339_millis(time.clamp(UNIX_EPOCH, last)).to_string()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use uuid::Uuid;
 
     use super::*;

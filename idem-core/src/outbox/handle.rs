@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -70,9 +71,9 @@ impl Outbox {
     /// It has a value that cannot be sent, or the handler has ended.
     pub fn send(&self, message: Outgoing) -> Result<Staging<'_>, BoxError> {
         message.check()?;
-        let mut contents = self.contents();
+        let mut contents = self.0.lock();
         if let Some(handler) = contents.ended {
-            if LOGGED.lock().unwrap_or_else(PoisonError::into_inner).insert(handler) {
+            if LOGGED.lock().insert(handler) {
                 tracing::error!(
                     handler,
                     "a message was staged after its handler had ended, and is lost: await in the handler each task that it \
@@ -88,28 +89,24 @@ impl Outbox {
 
     /// Returns copies of the messages that are staged, local ones included, in their order, for a test.
     pub fn staged(&self) -> Vec<Outgoing> {
-        self.contents().messages.clone()
+        self.0.lock().messages.clone()
     }
 
     /// Takes the messages that were staged into another outbox, behind those that are staged here. That one refuses more.
     pub(crate) fn append(&self, other: &Self, handler: &'static str) {
         other.end(handler);
         let staged = other.take();
-        self.contents().messages.extend(staged);
+        self.0.lock().messages.extend(staged);
     }
 
     /// Refuses all further messages, since the handler with this name has ended.
     pub(crate) fn end(&self, handler: &'static str) {
-        self.contents().ended = Some(handler);
+        self.0.lock().ended = Some(handler);
     }
 
     /// Takes the messages that were staged.
     pub(crate) fn take(&self) -> Vec<Outgoing> {
-        std::mem::take(&mut self.contents().messages)
-    }
-
-    fn contents(&self) -> MutexGuard<'_, Contents> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut self.0.lock().messages)
     }
 }
 
@@ -148,7 +145,7 @@ impl Staging<'_> {
     }
 
     fn change(self, change: impl FnOnce(Outgoing) -> Outgoing) -> Self {
-        if let Some(message) = self.outbox.contents().messages.get_mut(self.at) {
+        if let Some(message) = self.outbox.0.lock().messages.get_mut(self.at) {
             *message = change(std::mem::replace(message, Outgoing::new("", Bytes::new())));
         }
         self
@@ -158,7 +155,7 @@ impl Staging<'_> {
 /// Shows how many messages are staged.
 impl fmt::Debug for Outbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Outbox").field(&format_args!("{} messages", self.contents().messages.len())).finish()
+        f.debug_tuple("Outbox").field(&format_args!("{} messages", self.0.lock().messages.len())).finish()
     }
 }
 

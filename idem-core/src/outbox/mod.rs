@@ -32,8 +32,6 @@ pub use outgoing::Outgoing;
 pub use sink::{Sink, SinkError};
 pub use staged::StagedMessage;
 pub use store_outbox::StoreOutbox;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use store_outbox::checked;
 
 pub(crate) use identity::Origin;
 pub(crate) use unread::Unread;

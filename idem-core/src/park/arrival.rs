@@ -1,6 +1,6 @@
 //! A delivery, and the state that it keeps from one try to the next.
 
-use crate::execute::Failure;
+use crate::run::Failure;
 use crate::runtime::{KeyTicket, KeyTickets, Refused};
 use crate::{Delivery, Key};
 

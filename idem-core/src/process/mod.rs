@@ -1,35 +1,36 @@
 //! The processing of one delivery from decode to settle.
 //!
 //! `worker/receive` puts each delivery into one of three queues. A lane (`worker/lane`) takes from one of them and calls
-//! `deliver_some` (`batch/deliver`). That function runs several deliveries as a batch, and passes a single one to
+//! `deliver_some` (`batch`). That function runs several deliveries as a batch, and passes a single one to
 //! [`Pipeline::deliver`]; without `.batch(n)`, there is always one. The steps that follow:
 //!
 //! | step | module |
 //! |---|---|
 //! | decode, key | `runtime/decode` |
 //! | lock the key in this process | `carried.keys.take`: `runtime/key_tickets`, `runtime/key_queue` |
-//! | claim, unless the handler is natural | `take_over/claim`, by the rules of `take_over/classify` |
-//! | handle, guard, commit | `execute` |
-//! | failures | `execute/conclude` decides; `take_over/store` writes |
+//! | claim, unless the handler is natural | `run/open`, `take_over/claim`, by the rules of `take_over/classify` |
+//! | handle, guard, commit | `run` |
+//! | failures | `run/blame` decides; `take_over/store` writes |
 //! | settle | `runtime/settle` |
 //!
 //! A delivery that cannot run now leaves this path: it is parked (`park`), and then starts over. Also here:
-//! `fan_out`, for deliveries that several handlers take.
+//! `fan_out`, for deliveries that several handlers take; `batch`, for several deliveries, and `admit`, which of them run together.
 
+mod admit;
+mod batch;
 mod fan_out;
 
 use std::pin::pin;
+use std::slice;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::park::{Arrival, Carried, Parked};
-use crate::registry::{Job, NoJob};
-use crate::routes::Route;
+use crate::registry::NoJob;
+use crate::run::{Failure, Work};
 use crate::runtime::{Direct, Ended, Permit, Pipeline, Running, Wait, extended, hold_wait};
-use crate::store::Identity;
-use crate::take_over::{Classified, Entry, Taken};
+use crate::take_over::Entry;
 use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
@@ -57,7 +58,7 @@ impl<S: Store> Pipeline<S> {
             return None;
         }
         let ended = if self.routes.are_several(&delivery) {
-            let shared = extended(&mut acker, pin!(self.fan_out(room, &delivery, &mut carried.keys))).await;
+            let shared = extended(&mut [&mut acker], pin!(self.fan_out(room, &delivery, &mut carried.keys))).await;
             match shared {
                 Ok(shared) => {
                     carried.keys.clear();
@@ -67,7 +68,7 @@ impl<S: Store> Pipeline<S> {
                 Err(ended) => ended,
             }
         } else {
-            extended(&mut acker, pin!(self.attempt(room, &delivery, &mut carried))).await
+            extended(&mut [&mut acker], pin!(self.attempt(room, &delivery, &mut carried))).await
         };
         if let Some(outcome) = ended.confirmed() {
             if outcome.is_stored() {
@@ -112,12 +113,12 @@ impl<S: Store> Pipeline<S> {
         // Decode, key.
         let decoded = self.decode_beside(delivery).await;
         carried.key = decoded.as_ref().ok().map(|(work, _)| work.identity.key.clone());
-        let (work, beside) = match decoded {
+        let (mut work, beside) = match decoded {
             Ok(decoded) => decoded,
             Err(NoJob::Unprepared) => return Ended::Park(Wait::Codec),
             Err(NoJob::Unfit(unfit)) => {
                 let _room = self.room(room, delivery).await;
-                return self.store(&self.unfit(delivery, unfit)).await;
+                return self.store(&self.unfit(delivery, Failure::unfit(unfit))).await;
             }
         };
         // Before the wait for a connection, and never in a lane: the delivery in front may run for as long as its
@@ -127,6 +128,10 @@ impl<S: Store> Pipeline<S> {
         }
         // The row is the intent of its external call.
         let stores_first = self.stores_first(delivery) || work.route.external.is_some();
+        if stores_first || carried.charge.is_some() {
+            // It does not run. The drop of a message is user code.
+            work.job = None;
+        }
         // Not kept during another wait: a suspect that waits for it would keep out those that this delivery waits for.
         let beside = (room.is_none() && !stores_first).then_some(beside);
         let _room = self.room(room, delivery).await;
@@ -141,12 +146,15 @@ impl<S: Store> Pipeline<S> {
                 Ended::Failed(*charge)
             }
             None if stores_first => self.store(&Entry::due(work.identity.clone(), delivery)).await,
-            None => self.run(beside, delivery, work.route, &work.identity, work.job).await,
+            None => self.run_directly(beside, &mut work).await,
         };
-        if let Ended::Failed(charge) = ended {
-            ended = self.store(&Entry::failed(work.identity.clone(), delivery, &charge)).await;
+        if let Ended::Failed(failure) = ended {
+            if failure.is_unfit() {
+                return self.store(&self.unfit(delivery, failure)).await;
+            }
+            ended = self.store(&Entry::failed(work.identity.clone(), delivery, &failure)).await;
             if matches!(ended, Ended::Park(_)) {
-                carried.charge = Some(Box::new(charge));
+                carried.charge = Some(Box::new(failure));
             }
         }
         match (ended, ordered) {
@@ -179,14 +187,7 @@ impl<S: Store> Pipeline<S> {
 
     /// The fast path of a first delivery: one transaction from claim to commit; without a claim if the handler is natural.
     /// It runs concurrently with others unless a suspect runs.
-    async fn run(
-        &self,
-        beside: Option<Direct>,
-        delivery: &Delivery,
-        route: &Route<S>,
-        identity: &Identity,
-        job: Box<dyn Job<S>>,
-    ) -> Ended {
+    async fn run_directly(&self, beside: Option<Direct>, work: &mut Work<'_, S>) -> Ended {
         let beside = match beside {
             Some(beside) => beside,
             None => self.suspect_lock.direct().await,
@@ -195,44 +196,9 @@ impl<S: Store> Pipeline<S> {
             return Ended::Stopped;
         }
         let running = Running::new(Permit::Direct(beside));
-        running.during(&self.outage, pin!(self.run_under(&running, delivery, route, identity, job))).await
-    }
-
-    async fn run_under(
-        &self,
-        running: &Running,
-        delivery: &Delivery,
-        route: &Route<S>,
-        identity: &Identity,
-        job: Box<dyn Job<S>>,
-    ) -> Ended {
-        let mut job = Some(job);
-        for rounds in 0.. {
-            let again = || running.user_code().map(|_user_code| self.again(route, delivery, identity));
-            let Some(decoded) = job.take().map_or_else(again, |job| Some(Ok(job))) else {
-                return Ended::Park(Wait::Free);
-            };
-            let ready = match decoded {
-                Ok(ready) => ready,
-                Err(NoJob::Unprepared) => return Ended::Park(Wait::Codec),
-                Err(NoJob::Unfit(unfit)) => return self.store(&self.unfit(delivery, unfit)).await,
-            };
-            // Claim.
-            let began = Instant::now();
-            let claimed = self.begin_first(route, delivery, identity).await;
-            let opened = Instant::now();
-            route.meters.claim.record(opened - began);
-            let txn = match claimed {
-                Ok((txn, Taken { classified: Classified::New, .. })) => txn,
-                Ok((txn, found)) => return self.answer(txn, route, (identity, delivery), &found).await,
-                Err(ended) => return ended,
-            };
-            // Handle, guard, commit.
-            let ran = self.execute(running, route, (identity, delivery), ready, txn, opened).await;
-            if let Some(ended) = self.conclude(route, ran, 0, rounds) {
-                return ended;
-            }
-        }
-        Ended::Stopped
+        let mut ended = running.during(&self.outage, pin!(self.run(slice::from_mut(work), &running))).await;
+        // The drop of a message is user code.
+        work.job = None;
+        ended.pop().unwrap_or(Ended::Stopped)
     }
 }

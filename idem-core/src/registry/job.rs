@@ -4,7 +4,7 @@ use std::any::Any;
 use std::pin::Pin;
 
 use crate::outbox::Outbox;
-use crate::{BoxError, Handler, HasConnection, Input, Store};
+use crate::{BoxError, Handler, HasConnection, Store};
 
 /// A future that borrows the transaction that it writes through.
 pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send + 'a>>;
@@ -17,32 +17,15 @@ pub(crate) trait Job<S: Store>: Any + Send {
     fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_>;
 }
 
-/// One message for one call.
+/// One message for one call, or many of a handler that takes a batch.
 pub(super) struct Ready<H: Handler> {
-    pub(super) message: H::Message,
+    pub(super) input: H::Input,
     pub(super) params: Result<H::Params, BoxError>,
+    /// Of many messages: that of the first one, as the other parameters, with what was staged into those of the others.
     pub(super) outbox: Option<Outbox>,
 }
 
 impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Ready<H> {
-    fn outbox(&self) -> Option<&Outbox> {
-        self.outbox.as_ref()
-    }
-
-    fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_> {
-        Box::pin(async move { H::handle(H::Input::one(self.message), self.params?, S::connection(txn)).await })
-    }
-}
-
-/// Many messages for one call, with the other parameters of the handler.
-pub(super) struct Joined<H: Handler> {
-    pub(super) input: H::Input,
-    pub(super) params: Result<H::Params, BoxError>,
-    /// That of the first message, as the other parameters, with what was staged into those of the others.
-    pub(super) outbox: Option<Outbox>,
-}
-
-impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Joined<H> {
     fn outbox(&self) -> Option<&Outbox> {
         self.outbox.as_ref()
     }

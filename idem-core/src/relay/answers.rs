@@ -5,9 +5,8 @@ use tokio::time::Instant;
 use crate::Store;
 use crate::outbox::Sink;
 use crate::runtime::jittered;
-use crate::store::{LeaseAnswer, OutboxFound, RowRef, StoreError};
+use crate::store::{LeaseAnswer, OutboxFound, PublishFailure, RowRef, StoreError};
 
-use super::publish::Failed;
 use super::reads::Ask;
 use super::tenure::{AGAIN, End, Tenure};
 
@@ -15,7 +14,7 @@ use super::tenure::{AGAIN, End, Tenure};
 pub(super) enum Done {
     Read { ask: Ask, began: Instant, found: Result<OutboxFound, StoreError> },
     Deleted { rows: Vec<RowRef>, deleted: Result<u64, StoreError> },
-    Recorded { failures: Vec<Failed>, recorded: Result<(), StoreError> },
+    Recorded { failures: Vec<PublishFailure>, recorded: Result<(), StoreError> },
     Leased { began: Instant, answer: Result<LeaseAnswer, StoreError> },
 }
 
@@ -54,7 +53,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             Done::Recorded { failures, recorded } => {
                 self.busy.recording = false;
                 match self.answered_by_database("record refused messages", recorded) {
-                    Some(()) => failures.into_iter().for_each(|failed| self.recorded(failed)),
+                    Some(()) => failures.into_iter().for_each(|failure| self.recorded(failure)),
                     None => {
                         self.failures.extend(failures);
                         self.next.record = self.again();
@@ -82,11 +81,11 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         }
     }
 
-    fn recorded(&mut self, Failed { id, failure }: Failed) {
-        match failure.next {
-            Some(due) => self.queue.park_refused(id, Instant::now(), due),
+    fn recorded(&mut self, PublishFailure { row, next, .. }: PublishFailure) {
+        match next {
+            Some(due) => self.queue.park_refused(row.id, Instant::now(), due),
             None => {
-                let next = self.queue.forget(id);
+                let next = self.queue.forget(row.id);
                 self.place(next);
             }
         }

@@ -32,7 +32,7 @@ impl<S: Store> StoreOutbox<S> {
     /// The database, or the tables of the outbox in it, cannot be used.
     pub async fn replay(&self, id: i64) -> Result<bool, Error> {
         let outbox = self.id().await?;
-        let replayed = self.store.replay_outgoing(outbox, id).await;
+        let replayed = self.store.remove_dead_outgoing(outbox, id, true).await;
         let replayed = replayed.map_err(|fault| failed("replay a dead letter", fault))?;
         self.wake();
         Ok(replayed)
@@ -44,7 +44,8 @@ impl<S: Store> StoreOutbox<S> {
     /// The database, or the tables of the outbox in it, cannot be used.
     pub async fn discard(&self, id: i64) -> Result<bool, Error> {
         let outbox = self.id().await?;
-        self.store.discard_outgoing(outbox, id).await.map_err(|fault| failed("discard a dead letter", fault))
+        let discarded = self.store.remove_dead_outgoing(outbox, id, false).await;
+        discarded.map_err(|fault| failed("discard a dead letter", fault))
     }
 
     /// Returns the fill level of the outbox, counted up to `limit` messages.

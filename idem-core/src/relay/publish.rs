@@ -77,13 +77,6 @@ impl Panics {
     }
 }
 
-/// A message whose failure has to be recorded.
-#[derive(Debug, Clone)]
-pub(super) struct Failed {
-    pub(super) id: i64,
-    pub(super) failure: PublishFailure,
-}
-
 impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Applies the answer to a message.
     pub(super) fn published(&mut self, Published { id, began, answer }: Published) {
@@ -193,7 +186,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             }
         }
         let Some(row) = self.queue.reference(id) else { return };
-        self.failures.push(Failed { id, failure: PublishFailure { row, attempts: attempt, next, error } });
+        self.failures.push(PublishFailure { row, attempts: attempt, next, error });
         // Until it is recorded, it is parked without a time.
         self.queue.park(id);
         self.next.record = self.next.record.min(now);

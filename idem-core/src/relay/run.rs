@@ -38,13 +38,16 @@ pub(super) async fn until<S: Store, K: Sink>(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
     settings.check(&name)?;
-    let _ended = Ended(health.clone());
+    // However it ends, even if its future is dropped.
+    let _ended = scopeguard::guard(health.clone(), |health| {
+        health.set_broker(false);
+        health.set_database(false);
+    });
     let mut shutdown = pin!(shutdown);
-    store.check_relay()?;
+    // Counted, so that the advice on connections is right.
+    let _connections = store.facts().connections.add_relay(STATEMENTS)?;
     let outbox = store.register_outbox(&name).await?;
     telemetry::describe();
-    // Counted, so that the advice on connections is right. A store that is too small for a worker is no error here.
-    let _connections = store.share_connections(STATEMENTS).ok();
     let sink = Arc::new(sink);
     let opened = tokio::select! {
         opened = open(&*sink) => opened.map(|()| true),
@@ -59,12 +62,12 @@ pub(super) async fn until<S: Store, K: Sink>(
         outbox = name,
         sink = sink.name(),
         broker = sink.system(),
-        store = store.describe(),
+        store = store.facts().name,
         concurrency = settings.concurrency,
         version = env!("CARGO_PKG_VERSION"),
         "the relay has started"
     );
-    let _limit = store.bell().map(|bell| bell.set_limit(outbox, sink.limit()));
+    let _limit = store.facts().bell.set_limit(outbox, sink.limit());
     health.set_broker(true);
     // In a task of its own, as the tasks of a worker are: `main` runs on a thread outside the runtime's worker threads.
     let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
@@ -85,16 +88,6 @@ pub(super) async fn until<S: Store, K: Sink>(
         }
         // The runtime is shutting down.
         _ => Ok(()),
-    }
-}
-
-/// Makes a relay unready however it ends, even if its future is dropped.
-struct Ended(Health);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.set_broker(false);
-        self.0.set_database(false);
     }
 }
 

@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::outbox::{Bell, Sink};
+use crate::outbox::Sink;
 use crate::runtime::Health;
-use crate::store::{LeaseRequest, OutboxId, RowRef};
+use crate::store::{LeaseRequest, OutboxId, PublishFailure, RowRef};
 use crate::telemetry::RelayMetrics;
 use crate::{Error, Store};
 
@@ -25,7 +25,7 @@ use super::builder::RelaySettings;
 use super::circuit::{Broker, Circuits};
 use super::floor::Floor;
 use super::lease::Lease;
-use super::publish::{Failed, Panics, Published, publish};
+use super::publish::{Panics, Published, publish};
 use super::queue::Queue;
 use super::reads::{KINDS, Part, WALK, read};
 
@@ -94,7 +94,7 @@ pub(super) struct Tenure<'a, S, K> {
     pub(super) parts: [Part; KINDS],
     /// Confirmed and not deleted; refused and not recorded.
     pub(super) confirmed: Vec<RowRef>,
-    pub(super) failures: Vec<Failed>,
+    pub(super) failures: Vec<PublishFailure>,
     /// A delete had no answer, so the next one may find nothing; and the last one has deleted nothing without that.
     pub(super) is_repeated: bool,
     pub(super) has_kept: bool,
@@ -166,7 +166,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
 
     /// Publishes until it is stopped, the lease is lost, the broker is away for too long, or the sink is broken.
     pub(super) async fn run(&mut self, stop: &CancellationToken) -> End {
-        let mut bell = self.store.bell().map(Bell::listen);
+        let mut bell = self.store.facts().bell.listen();
         loop {
             if let Some(end) = self.end.take() {
                 return end;
@@ -176,20 +176,14 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
                 return End::Away;
             }
             self.start(now);
-            let rung = async {
-                match &mut bell {
-                    // The sender lives in the store, so waiting cannot fail.
-                    Some(bell) => drop(bell.changed().await),
-                    None => std::future::pending().await,
-                }
-            };
             let next = self.next(now);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return End::Stopped,
                 Some(done) = self.statements.next() => self.apply(done),
                 Some(published) = self.publishing.next() => self.published(published),
-                () = rung => self.read_soon(),
+                // The sender lives in the store, so waiting cannot fail.
+                _ = bell.changed() => self.read_soon(),
                 // The lease is renewed then. It comes behind the sink, which may have used up what tokio allows a task in a turn.
                 () = unconstrained(sleep_until(next)) => {}
             }
@@ -314,8 +308,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             let failures = take_first(&mut self.failures, RECORDED);
             self.busy.recording = true;
             self.statements.push(Box::pin(async move {
-                let rows: Vec<_> = failures.iter().map(|failed| failed.failure.clone()).collect();
-                let recorded = store.record_failures(outbox, token, &rows).await;
+                let recorded = store.record_failures(outbox, token, &failures).await;
                 Done::Recorded { failures, recorded }
             }));
         }

@@ -3,11 +3,11 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::Store;
 use crate::outbox::Unread;
-use crate::runtime::jittered;
+use crate::runtime::{jittered, within};
 use crate::store::OutboxId;
 use crate::telemetry::{OUTBOX_COUNTED, RelayMetrics};
 
@@ -19,17 +19,10 @@ const COUNT: Duration = Duration::from_secs(5);
 pub(super) async fn watch<S: Store>(store: &S, outbox: OutboxId, metrics: &RelayMetrics) -> Infallible {
     let mut unread = Unread::default();
     loop {
-        let error = match timeout(COUNT, store.outbox_stats(outbox, OUTBOX_COUNTED)).await {
-            Ok(Ok(stats)) => {
-                metrics.outbox.set(&stats);
-                None
-            }
+        match within(COUNT, store.outbox_stats(outbox, OUTBOX_COUNTED)).await {
+            Ok(stats) => metrics.outbox.set(&stats),
             // The gauges keep their values.
-            Ok(Err(fault)) => Some(crate::error::text(&fault)),
-            Err(_) => Some(format!("it takes longer than {COUNT:?}")),
-        };
-        if let Some(error) = error {
-            tracing::warn!(error, "the messages of the outbox could not be counted");
+            Err(error) => tracing::warn!(error, "the messages of the outbox could not be counted"),
         }
         unread.look(store, None).await;
         sleep(jittered(GAUGES)).await;

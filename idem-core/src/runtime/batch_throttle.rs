@@ -5,8 +5,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Throttles batches after deadlocks. Batches whose handlers write the same rows in different orders deadlock, and each
 /// deadlock costs the database's `deadlock_timeout` of one second. Therefore the first deadlock halves the batch size
-/// and lets only one batch run at a time. Successful batches let both recover. Each deadlock doubles the number of
-/// successful batches that the next one will require; a long time without deadlocks halves it again.
+/// and lets only one batch run at a time. Successful batches let both recover.
 pub(crate) struct BatchThrottle {
     most: usize,
     state: Mutex<State>,
@@ -17,10 +16,6 @@ struct State {
     size: usize,
     /// How many successful batches in a row are still required before several may run at once again.
     narrow: usize,
-    /// How many will be required after the next deadlock.
-    patience: usize,
-    /// The number of successful batches since several may run at once again, or since `patience` was last reduced.
-    quiet: usize,
 }
 
 /// The right to run one batch.
@@ -32,18 +27,16 @@ pub(crate) enum Turn<'a> {
 }
 
 /// A deadlock costs as much time as about a hundred batches, and running several at once saves about half of a batch's
-/// time. After this many batches another try pays off.
-const FIRST_PATIENCE: usize = 1024;
-const LONGEST_PATIENCE: usize = 65_536;
-/// As `FIRST_PATIENCE`, for a batch that waited in vain for the claim of a local message: that took a tenth of the time.
-/// It may have been no deadlock, so the size of batches and the patience stay.
-const BRIEF_PATIENCE: usize = FIRST_PATIENCE / 10;
+/// time. After this many batches another try pays off: batches that deadlock each time lose a tenth of their time to it.
+const PATIENCE: usize = 1024;
+/// As `PATIENCE`, for a batch that waited in vain for the claim of a local message: that took a tenth of the time. It may
+/// have been no deadlock, so the size of batches stays.
+const BRIEF_PATIENCE: usize = PATIENCE / 10;
 
 impl BatchThrottle {
     /// Creates a throttle for batches of at most `most` deliveries.
     pub(crate) fn new(most: usize) -> Self {
-        let state = State { size: most, narrow: 0, patience: FIRST_PATIENCE, quiet: 0 };
-        Self { most, state: Mutex::new(state), turns: RwLock::new(()) }
+        Self { most, state: Mutex::new(State { size: most, narrow: 0 }), turns: RwLock::new(()) }
     }
 
     /// Returns how many deliveries the next batch may have.
@@ -65,9 +58,8 @@ impl BatchThrottle {
     pub(crate) fn shrink(&self) {
         let mut state = self.state.lock();
         state.size = (state.size / 2).max(1);
-        (state.narrow, state.quiet) = (state.patience, 0);
-        state.patience = (state.patience * 2).min(LONGEST_PATIENCE);
-        tracing::debug!(size = state.size, patience = state.narrow, "batches deadlocked: one at a time for a while");
+        state.narrow = PATIENCE;
+        tracing::debug!(size = state.size, "batches deadlocked: one at a time for a while");
     }
 
     /// Records that a batch may have deadlocked with another one, or met a claim that is held for long.
@@ -81,24 +73,7 @@ impl BatchThrottle {
     pub(crate) fn grow(&self) {
         let mut state = self.state.lock();
         state.size = (state.size + state.size.div_ceil(8)).min(self.most);
-        if state.narrow > 0 {
-            state.narrow -= 1;
-        } else {
-            state.forget();
-        }
-    }
-}
-
-impl State {
-    /// Halves the cost of the next deadlock after as many successful concurrent batches as it would require exclusive
-    /// ones: batches that deadlocked once need not do so forever.
-    fn forget(&mut self) {
-        if self.patience > FIRST_PATIENCE {
-            self.quiet += 1;
-            if self.quiet >= self.patience {
-                (self.quiet, self.patience) = (0, (self.patience / 2).max(FIRST_PATIENCE));
-            }
-        }
+        state.narrow = state.narrow.saturating_sub(1);
     }
 }
 
@@ -113,27 +88,12 @@ mod tests {
         throttle.shrink();
         assert_eq!(throttle.size(), 50);
         assert!(matches!(throttle.turn().await, Turn::Exclusive { .. }));
-        for _ in 0..FIRST_PATIENCE {
+        for _ in 0..PATIENCE {
             assert!(matches!(throttle.turn().await, Turn::Exclusive { .. }));
             throttle.grow();
         }
         assert_eq!(throttle.size(), 100);
         assert!(matches!(throttle.turn().await, Turn::Shared { .. }));
-        throttle.shrink();
-        assert_eq!(throttle.state.lock().narrow, 2 * FIRST_PATIENCE, "the next quiet has to be longer");
-    }
-
-    #[test]
-    fn long_quiet_forgets_old_deadlocks() {
-        let throttle = BatchThrottle::new(100);
-        (0..4).for_each(|_| throttle.shrink());
-        let patience = throttle.state.lock().patience;
-        assert_eq!(patience, 16 * FIRST_PATIENCE);
-        // Exclusive batches first, then concurrent ones, which halve the patience each time.
-        let (one_by_one, beside) = (patience / 2, 16 + 8 + 4 + 2);
-        (0..one_by_one + beside * FIRST_PATIENCE).for_each(|_| throttle.grow());
-        throttle.shrink();
-        assert_eq!(throttle.state.lock().narrow, FIRST_PATIENCE, "as after the first one");
     }
 
     #[tokio::test]
@@ -149,7 +109,7 @@ mod tests {
         assert!(matches!(throttle.turn().await, Turn::Shared { .. }));
         throttle.shrink();
         throttle.narrow();
-        assert_eq!(throttle.state.lock().narrow, FIRST_PATIENCE, "a deadlock counts for more");
+        assert_eq!(throttle.state.lock().narrow, PATIENCE, "a deadlock counts for more");
     }
 
     #[test]

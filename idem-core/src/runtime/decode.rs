@@ -8,8 +8,9 @@ use std::sync::Arc;
 use tracing::Span;
 
 use crate::delivery::KeptCall;
-use crate::registry::{Job, NoJob, Unfit};
-use crate::routes::{Route, Work};
+use crate::registry::{NoJob, Unfit};
+use crate::routes::Route;
+use crate::run::Work;
 use crate::store::{Identity, Row};
 use crate::{Delivery, Key, Reason, Store, telemetry};
 
@@ -20,7 +21,7 @@ impl<S: Store> Pipeline<S> {
     /// Checks the limits, decodes the message and computes the key: everything that can reject a delivery before a
     /// transaction starts. The caller has asked whether [several](crate::routes::Routes::are_several) handlers take the delivery,
     /// which then has to be stored for each of them: only the first one would be found here, and the others would miss it.
-    pub(crate) fn decode(&self, delivery: &Delivery) -> Result<Work<'_, S>, NoJob> {
+    pub(crate) fn decode<'a>(&'a self, delivery: &'a Delivery) -> Result<Work<'a, S>, NoJob> {
         debug_assert!(!self.routes.are_several(delivery), "it is for several handlers");
         self.limit(delivery)?;
         self.decode_for(self.routes.find(delivery)?, delivery)
@@ -29,13 +30,13 @@ impl<S: Store> Pipeline<S> {
     /// As [`decode`](Self::decode), but never beside a suspect that has the process to itself: the code of a codec, a
     /// key or a fingerprint may end the process as well, and the suspect would be blamed. The permit is returned for a run
     /// that begins without another wait.
-    pub(crate) async fn decode_beside(&self, delivery: &Delivery) -> Result<(Work<'_, S>, Direct), NoJob> {
+    pub(crate) async fn decode_beside<'a>(&'a self, delivery: &'a Delivery) -> Result<(Work<'a, S>, Direct), NoJob> {
         let beside = self.suspect_lock.direct().await;
         Ok((self.decode(delivery)?, beside))
     }
 
     /// Decodes the message and computes the key for this handler.
-    pub(crate) fn decode_for<'a>(&self, route: &'a Route<S>, delivery: &Delivery) -> Result<Work<'a, S>, NoJob> {
+    pub(crate) fn decode_for<'a>(&self, route: &'a Route<S>, delivery: &'a Delivery) -> Result<Work<'a, S>, NoJob> {
         if let Some(why) = delivery.rare().preparation.undecodable(route.id) {
             return Err(Unfit::new(Reason::Undecodable, why).into());
         }
@@ -47,7 +48,7 @@ impl<S: Store> Pipeline<S> {
             span.record("idem.key", tracing::field::display(&key));
         }
         let identity = Identity { handler: route.id, key, fingerprint: route.handler.fingerprint(delivery)? };
-        Ok(Work { route, identity, job })
+        Ok(Work::new(route, identity, delivery, job))
     }
 
     /// Parses a delivery as a CloudEvent, if enabled. This happens when it is received, and again when its row is taken
@@ -99,13 +100,10 @@ impl<S: Store> Pipeline<S> {
         Ok(())
     }
 
-    /// Decodes again, because a run has consumed the message.
-    pub(crate) fn again(
-        &self,
-        route: &Route<S>,
-        delivery: &Delivery,
-        identity: &Identity,
-    ) -> Result<Box<dyn Job<S>>, NoJob> {
-        route.handler.decode(delivery, &mut identity.key.clone())
+    /// Decodes the message of a work, whose key is known: that of a row, or one that a transaction has taken.
+    pub(crate) fn decode_again(&self, work: &mut Work<'_, S>) -> Result<(), NoJob> {
+        self.limit(work.delivery)?;
+        work.job = Some(work.route.handler.decode(work.delivery, &mut work.identity.key.clone())?);
+        Ok(())
     }
 }

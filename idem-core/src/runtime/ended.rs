@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use crate::execute::Failure;
+use crate::registry::NoJob;
+use crate::run::Failure;
 use crate::store::{CommitResult, Identity, StoreError, UNBEGUN};
 use crate::{BoxError, Outcome, Reason};
 
@@ -14,12 +15,11 @@ pub(crate) enum Ended {
     /// The database has answered: the message is processed, or taken over. A delivery is acked, and the outcome is reported.
     Done(Outcome),
     /// The run has failed, and was rolled back, unless the handler had run COMMIT. `attempt` (`process/mod.rs`) records it for a
-    /// delivery, and `charge_row` (`inbox/row.rs`) for a row. A batch records none: `blame` finds out which messages run again
-    /// alone. Also of a preparation: the codec can never decode the message.
+    /// delivery, and `record` (`inbox/row.rs`) for a row. Also of a message that can never be decoded.
     Failed(Failure),
-    /// Rolled back after a lost race, with its error; a new transaction may succeed. `conclude` runs it again at once, or counts
-    /// a failure, and `blame` looks for the message that loses.
-    Again(BoxError),
+    /// Rolled back, and nobody is charged. With the error of a lost race, `conclude` (`run/blame.rs`) runs the message again at
+    /// once, or counts a failure. Without one, it has to run alone, because others run without it.
+    Again(Option<BoxError>),
     /// It cannot run, or be recorded, now. No attempt is charged. A delivery is parked by the reason; a row is given back, or
     /// kept for its codec or its failure.
     Park(Wait),
@@ -34,8 +34,7 @@ pub(crate) enum Ended {
 }
 
 /// Why a message waits. For a delivery `in_vain` (`park/in_vain.rs`) turns the first four into a time, and `park/until.rs` has
-/// all waits. For a row `rerun` (`inbox/row.rs`) has the time after its handler was to run, and `wait_after` (`inbox/result.rs`)
-/// that before it.
+/// all waits. For a row `record` (`inbox/row.rs`) has the times.
 pub(crate) enum Wait {
     /// It has met no problem of its own: the next try can start at once, or at the end of an outage, of a pause of the worker
     /// or of the run of a suspect.
@@ -84,7 +83,7 @@ impl Ended {
             CommitResult::CommittedEarly(ticket) => Self::Failed(Failure::committed(ticket)),
             CommitResult::CommitRefused => Self::Failed(Failure::commit_refused()),
             CommitResult::Refused(error) => Self::Failed(Failure::of(&error)),
-            CommitResult::Retry(error) => Self::Again(error),
+            CommitResult::Retry(error) => Self::Again(Some(error)),
             CommitResult::Busy(error) => {
                 tracing::debug!(
                     error = error.to_string(),
@@ -104,6 +103,19 @@ impl Ended {
         self
     }
 
+    /// Returns what became of another message that ran in the same transaction, or whose copy this one is.
+    pub(crate) fn of_another(&self) -> Self {
+        match self {
+            Self::Done(Outcome::Processed) => Self::Done(Outcome::Duplicate),
+            Self::Done(outcome) => Self::Done(outcome.clone()),
+            Self::Failed(_) | Self::Again(_) => Self::Again(None),
+            Self::Park(_) => Self::Park(Wait::Free),
+            Self::Broke(_) => Self::Broke(StoreError::ConnectionLost("the connection was lost with a batch".into())),
+            Self::Lost => Self::Lost,
+            Self::Stopped => Self::Stopped,
+        }
+    }
+
     /// Returns the outcome that the database has confirmed.
     pub(crate) fn confirmed(&self) -> Option<&Outcome> {
         match self {
@@ -119,10 +131,14 @@ impl Wait {
     pub(crate) fn row(identity: Identity, outcome: Outcome) -> Self {
         Self::Row(Box::new(InRow { identity, outcome, span: Span::current() }))
     }
+}
 
-    /// Whether it concerns all messages alike, as far as is known after this many tries in a row. If there was no answer once,
-    /// the connection was lost; if there is none again, one message may be the one that takes too long.
-    pub(crate) fn is_common(&self, tries: usize) -> bool {
-        matches!(self, Self::Free) || (matches!(self, Self::Answer) && tries == 0)
+impl From<NoJob> for Ended {
+    /// Returns what becomes of a message that cannot be decoded.
+    fn from(why: NoJob) -> Self {
+        match why {
+            NoJob::Unfit(unfit) => Self::Failed(Failure::unfit(unfit)),
+            NoJob::Unprepared => Self::Park(Wait::Codec),
+        }
     }
 }

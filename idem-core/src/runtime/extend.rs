@@ -13,36 +13,19 @@ use crate::{Acker, BoxError};
 /// half.
 const LOOKS: u32 = 6;
 
-/// Runs the work, and extends the delivery's lease, at once if that is due, until the work ends.
-pub(crate) async fn extended<A: Acker, T>(acker: &mut A, work: impl Future<Output = T>) -> T {
-    let Some(lease) = acker.lease() else { return work.await };
-    let extend = async {
-        loop {
-            warn_of(acker.extend().await);
-            tokio::time::sleep(lease / LOOKS).await;
-        }
-    };
-    beside(pin!(work), extend).await
-}
-
-/// Like [`extended`], for several deliveries, by the shortest lease.
-pub(crate) async fn extended_all<A: Acker, T>(mut ackers: Vec<&mut A>, work: impl Future<Output = T>) -> T {
+/// Runs the work, which may be a handler, and extends the leases of its deliveries, at once where that is due, until the
+/// work ends.
+pub(crate) async fn extended<A: Acker, T>(ackers: &mut [&mut A], work: impl Future<Output = T>) -> T {
     let Some(lease) = ackers.iter().filter_map(|acker| acker.lease()).min() else { return work.await };
     let extend = async {
         loop {
-            extend_all(ackers.iter_mut().map(|acker| &mut **acker)).await;
+            join_all(ackers.iter_mut().map(|acker| acker.extend())).await.into_iter().for_each(warn_of);
             tokio::time::sleep(lease / LOOKS).await;
         }
     };
-    beside(pin!(work), extend).await
-}
-
-/// Runs the work, which may be a handler, beside an extension that never ends.
-///
-/// tokio limits how much a task does in one turn. Work that never waits uses that up in each turn, and the timer of the
-/// extension, which comes behind it, would not even be looked at.
-async fn beside<T>(work: impl Future<Output = T> + Unpin, extend: impl Future<Output = T>) -> T {
-    match select(work, pin!(unconstrained(extend))).await {
+    // tokio limits how much a task does in one turn. Work that never waits uses that up in each turn, and the timer of
+    // the extension, which comes behind it, would not even be looked at.
+    match select(pin!(work), pin!(unconstrained(extend))).await {
         Either::Left((done, _)) => done,
         Either::Right((never, _)) => never,
     }
@@ -61,13 +44,8 @@ pub(crate) async fn kept<A: Acker>(acker: &mut A, look: Duration) {
             }
         }
     };
-    // The preparation of a codec runs in the same task: see `beside`.
+    // The preparation of a codec runs in the same task: see `extended`.
     unconstrained(keep).await;
-}
-
-/// Extends the leases for which that is due.
-pub(crate) async fn extend_all<'a, A: Acker>(ackers: impl Iterator<Item = &'a mut A>) {
-    join_all(ackers.map(|acker| acker.extend())).await.into_iter().for_each(warn_of);
 }
 
 fn warn_of(extended: Result<(), BoxError>) {

@@ -102,12 +102,8 @@ impl Health {
 
     /// Returns whether that is another reason than before.
     pub(crate) fn set_unsubscribed(&self, why: Option<String>) -> bool {
-        self.0.iter().fold(false, |changed, state| {
-            let mut unsubscribed = state.unsubscribed.lock();
-            let changed = changed || *unsubscribed != why;
-            unsubscribed.clone_from(&why);
-            changed
-        })
+        let is_new = |state: &&Arc<State>| std::mem::replace(&mut *state.unsubscribed.lock(), why.clone()) != why;
+        self.0.iter().filter(is_new).count() > 0
     }
 
     /// Returns whether the database accepts idem's work. `false` while it does not answer, rejects writes (disk full,
@@ -139,11 +135,11 @@ impl Health {
     /// }
     /// ```
     pub fn resume(&self) {
-        self.0.iter().for_each(|state| state.set_paused(None));
+        self.0.iter().for_each(|state| drop(state.paused.send_replace(None)));
     }
 
     pub(crate) fn pause(&self, why: String) {
-        self.0.iter().for_each(|state| state.set_paused(Some(why.clone())));
+        self.0.iter().for_each(|state| drop(state.paused.send_replace(Some(why.clone()))));
     }
 
     /// Waits until consumption of this worker is paused. Cancel safe.
@@ -170,7 +166,8 @@ impl Health {
     /// was none. A long time is not a problem by itself: the queue may be empty. Of several workers: the longest of
     /// their times.
     pub fn last_progress(&self) -> Duration {
-        self.0.iter().map(|state| state.last_progress()).max().unwrap_or_default()
+        let progress = |state: &Arc<State>| Duration::from_millis(state.progress.load(Relaxed));
+        self.0.iter().map(|state| state.born.elapsed().saturating_sub(progress(state))).max().unwrap_or_default()
     }
 
     pub(crate) fn set_broker(&self, up: bool) {
@@ -191,16 +188,6 @@ impl Health {
             let millis = u64::try_from(now.saturating_duration_since(state.born).as_millis()).unwrap_or(u64::MAX);
             state.progress.store(millis, Relaxed);
         });
-    }
-}
-
-impl State {
-    fn set_paused(&self, why: Option<String>) {
-        self.paused.send_replace(why);
-    }
-
-    fn last_progress(&self) -> Duration {
-        self.born.elapsed().saturating_sub(Duration::from_millis(self.progress.load(Relaxed)))
     }
 }
 

@@ -42,13 +42,11 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Abandons a transaction after a failure. If the database answers, the transaction is rolled back and its
-    /// connection can be reused.
-    pub(crate) async fn abandon(&self, txn: S::Txn, fault: StoreError) -> Ended {
-        if fault.is_answered()
-            && let Err(fault) = self.store.rollback(txn).await
-        {
-            return self.outage.hold_for(fault);
+    /// connection can be reused. Returns the failure, or that of the rollback.
+    pub(crate) async fn abandon(&self, txn: S::Txn, fault: StoreError) -> StoreError {
+        match fault.is_answered() {
+            true => self.store.rollback(txn).await.err().unwrap_or(fault),
+            false => fault,
         }
-        self.outage.hold_for(fault)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -22,7 +22,7 @@ struct Shared {
 }
 
 /// The waiters for each key that is held. A queue without waiters takes no allocation.
-type Queues = HashMap<u64, VecDeque<Turn>, BuildHasherDefault<Hashed>>;
+type Queues = HashMap<u64, VecDeque<Turn>, RandomState>;
 
 /// The turn of a waiter. It has no permits, and is closed under the lock of the queues when the waiter leaves its queue to hold
 /// the key.
@@ -48,12 +48,8 @@ impl KeyQueue {
 
     /// Returns a place in the queue of this key if the queue has none.
     pub(crate) fn first_place(&self, key: impl Hash) -> Option<KeyTicket> {
-        let key = self.0.hash.hash_one(key);
-        match self.0.queues.lock().entry(key) {
-            Entry::Occupied(_) => return None,
-            Entry::Vacant(queue) => queue.insert(VecDeque::new()),
-        };
-        Some(KeyTicket { queue: self.0.clone(), key, turn: None })
+        let place = self.place(key);
+        place.is_first().then_some(place)
     }
 
     /// Returns whether this is a place in the queue of this key.
@@ -99,22 +95,6 @@ impl Drop for KeyTicket {
             Some(next) => next.close(),
             None => drop(queue.remove()),
         }
-    }
-}
-
-/// A hasher for keys that are already hashes.
-#[derive(Default)]
-struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn write(&mut self, _: &[u8]) {}
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 

@@ -26,8 +26,8 @@ pub(crate) struct Held<'a> {
 
 impl Leases {
     /// Extends the leases of these rows from now on.
-    pub(crate) fn hold(&self, rows: &[Row]) -> Held<'_> {
-        let rows: Vec<(i64, Uuid)> = rows.iter().filter_map(|row| Some((row.id, row.locked_by?))).collect();
+    pub(crate) fn hold<'r>(&self, rows: impl IntoIterator<Item = &'r Row>) -> Held<'_> {
+        let rows: Vec<(i64, Uuid)> = rows.into_iter().filter_map(|row| Some((row.id, row.locked_by?))).collect();
         let mut held = self.0.lock();
         rows.iter().for_each(|row| *held.entry(*row).or_default() += 1);
         drop(held);
@@ -69,8 +69,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Extends the leases of these rows, which wait for another run.
-    pub(crate) async fn extend_rows(&self, rows: &[Row]) {
+    /// Extends the leases of these rows, which were taken together and wait for another run.
+    pub(crate) async fn extend_rows(&self, rows: &[&Row]) {
         if let Some(token) = rows.first().and_then(|row| row.locked_by) {
             let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
             self.extended_rows(token, &ids).await;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::Store;
 use crate::store::StoreError;
+use crate::{BoxError, Store};
 
 use super::health::Health;
 use super::rate::Rate;
@@ -78,8 +78,10 @@ impl Outage {
                     Database::Up | Database::Asked { .. } => Database::Asked { lost: true },
                     other => other,
                 });
-                if before == Database::Up {
-                    self.tell(error.as_ref());
+                // At a limited rate: each of many connections may be lost, again and again.
+                if before == Database::Up && self.told.allows(TELL) {
+                    let error = crate::error::text(error.as_ref());
+                    tracing::warn!(error, "a connection to the database was lost; the operation is retried");
                 }
             }
             StoreError::Unavailable(error) => {
@@ -100,14 +102,6 @@ impl Outage {
     pub(crate) fn ask(&self) {
         if self.asked.allows(ASK) {
             self.turn(|state| if state == Database::Up { Database::Asked { lost: false } } else { state });
-        }
-    }
-
-    /// Logs a lost connection, at a limited rate: each of many connections may be lost, again and again.
-    fn tell(&self, error: &(dyn std::error::Error + 'static)) {
-        if self.told.allows(TELL) {
-            let error = crate::error::text(error);
-            tracing::warn!(error, "a connection to the database was lost; the operation is retried");
         }
     }
 
@@ -225,6 +219,18 @@ async fn asked<S: Store>(store: &S) -> Result<(), (String, bool)> {
         Ok(answer) => answer.map_err(|fault| (crate::error::text(&fault), fault.is_answered())),
         Err(_) => Err((format!("it did not answer within {ANSWER:?}"), false)),
     }
+}
+
+/// Waits for an answer for at most `limit`. The error is a text.
+pub(crate) async fn within<T, E: Into<BoxError>>(
+    limit: Duration,
+    answer: impl Future<Output = Result<T, E>>,
+) -> Result<T, String> {
+    let answer = timeout(limit, answer).await.map_err(|_| format!("it takes longer than {limit:?}"))?;
+    answer.map_err(|error| {
+        let error: BoxError = error.into();
+        crate::error::text(error.as_ref())
+    })
 }
 
 /// Waits until the database answers.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::execute::Failure;
 use crate::routes::Route;
+use crate::run::Failure;
 use crate::store::Row;
 use crate::{BoxError, Delivery, PrepareError, Reason, Store};
 

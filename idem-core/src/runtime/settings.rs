@@ -102,27 +102,14 @@ impl Settings {
     /// Returns how many connections a worker can use at once.
     pub(crate) fn connections(&self) -> usize {
         let StoredAtOnce { batches, single } = self.stored_at_once();
-        let deliveries = if self.inbox { 0 } else { self.concurrency };
         // Deliveries that wait for their rows query the database one after another.
         let waiting = usize::from(self.order != DeliveryOrder::None);
-        deliveries + batches + single + waiting + self.inbox_concurrency() + BOOKKEEPING
+        self.direct() + batches + single + waiting + self.inbox_concurrency() + BOOKKEEPING
     }
 
-    /// The sum behind [`connections`](Self::connections), with the option behind each part.
-    pub(crate) fn connections_formula(&self) -> String {
-        let rest = match self.order {
-            _ if self.inbox => "4 to store deliveries and 3 of its own",
-            DeliveryOrder::None => "2 to store deliveries and 3 of its own",
-            _ => "1 to store deliveries, 1 for those that wait, and 3 of its own",
-        };
-        let inbox = self.inbox_concurrency();
-        match self.inbox {
-            true => format!("{inbox} for `.inbox_concurrency({inbox})`, {rest}"),
-            false => {
-                let direct = self.concurrency;
-                format!("{direct} for `.concurrency({direct})`, {inbox} for `.inbox_concurrency({inbox})`, {rest}")
-            }
-        }
+    /// Returns how many deliveries run at once: none if all of them are stored.
+    pub(crate) fn direct(&self) -> usize {
+        if self.inbox { 0 } else { self.concurrency }
     }
 
     /// Returns how many deliveries are stored at once, in batches and singly. In inbox mode all deliveries are stored,
@@ -249,19 +236,5 @@ mod tests {
         assert_eq!([1, 2, 4, 5, 16, 100].map(at_hand), [1, 1, 1, 2, 4, 25]);
         let accepted = |prefetch| Settings { prefetch: Some(prefetch), ..direct() }.check("billing").is_ok();
         assert!(!accepted(3) && accepted(4) && accepted(65_535) && !accepted(65_536));
-    }
-
-    #[test]
-    fn the_parts_of_the_formula_are_the_connections() {
-        let direct = Settings::default();
-        let inbox = Settings { inbox: true, ..Settings::default() };
-        let ordered = Settings { order: DeliveryOrder::Key, inbox_concurrency: Some(7), ..Settings::default() };
-        for settings in [direct, inbox, ordered] {
-            let formula = settings.connections_formula();
-            let sum: usize = formula.split([' ', '(', ')', '`']).filter_map(|word| word.parse::<usize>().ok()).sum();
-            // The numbers of the options stand in their names as well.
-            let options = if settings.inbox { 0 } else { settings.concurrency } + settings.inbox_concurrency();
-            assert_eq!(sum - options, settings.connections(), "{formula}");
-        }
     }
 }

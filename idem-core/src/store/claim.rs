@@ -61,7 +61,7 @@ pub enum Claimed {
     /// The claim was inserted.
     New {
         /// The latest `processed_at` among the pruned claims of this handler; if none was pruned, `None`, or 1970 after
-        /// [`record_history`](super::Claims::record_history). The claim's statement reads it, and so sees the cutoff that
+        /// a [mark](super::HandlerMark::Processes). The claim's statement reads it, and so sees the cutoff that
         /// prune had committed when the statement found no claim: a message published before it may have been processed
         /// although it has no claim.
         pruned_through: Option<SystemTime>,
@@ -133,6 +133,22 @@ pub enum TxnState {
     Unknown,
 }
 
+/// What the error of a handler says about its transaction.
+// Exhaustive: the core decides by it whether the message is charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// Nothing.
+    Ordinary,
+    /// It has lost a race with a concurrent transaction (40001), so that a new transaction may succeed. A handler can cause this
+    /// itself, on every run, so it says nothing about concurrent batches.
+    Race,
+    /// The same by a deadlock (40P01), which always involves another transaction.
+    Deadlock,
+    /// Its session is outdated, and its message runs again at once in another one, uncharged. It is ordinary if the session was
+    /// new, for then the next one would have the same error.
+    Outdated,
+}
+
 /// The result of a commit.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -164,6 +180,23 @@ pub enum CommitResult {
     /// The connection was lost before COMMIT was sent or run: nothing was written, unless the handler had run COMMIT. The
     /// ticket tells.
     NotSent(StoreError, Option<Box<Ticket>>),
+}
+
+impl CommitResult {
+    /// Converts that of one of idem's own transactions, in which no handler ran.
+    pub(crate) fn of_own(self) -> Result<(), StoreError> {
+        match self {
+            Self::Done => Ok(()),
+            Self::Retry(error) => Err(StoreError::Serialization(error)),
+            // No message was staged.
+            Self::Busy(_) => Err(StoreError::LockTimeout),
+            Self::Refused(error) => Err(StoreError::Message(error)),
+            Self::Unknown(fault) | Self::NotSent(fault, _) => Err(fault),
+            Self::Swallowed | Self::RolledBack | Self::CommittedEarly(_) | Self::CommitRefused => {
+                Err(StoreError::Unavailable("the transaction ended although idem had not ended it".into()))
+            }
+        }
+    }
 }
 
 /// Identifies a transaction for other connections.

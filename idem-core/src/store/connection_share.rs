@@ -3,6 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::Error;
+
+/// The fewest connections of a store on which a relay can run.
+pub(crate) const FOR_A_RELAY: usize = 4;
+
 /// Counts how many connections the workers of a store can use at once. Clones count together.
 #[derive(Debug, Clone)]
 pub struct ConnectionShares {
@@ -18,10 +23,26 @@ impl ConnectionShares {
         Self { available, wanted: Arc::default(), reported: Arc::default() }
     }
 
-    /// Adds a worker that can use `connections` at once, until the result is dropped.
+    /// Adds a worker that can use `connections` at once, until the result is dropped. The workers of a store wait for each other
+    /// where it has fewer.
     pub fn add(&self, connections: usize) -> ConnectionShare {
         self.wanted.fetch_add(connections, Relaxed);
         ConnectionShare { all: self.clone(), connections }
+    }
+
+    /// Adds a relay that can use `connections` at once, until the result is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if there are too few connections for one; the text names the fix.
+    pub fn add_relay(&self, connections: usize) -> Result<ConnectionShare, Error> {
+        match self.available >= FOR_A_RELAY {
+            true => Ok(self.add(connections)),
+            false => Err(Error::Config(format!(
+                "a relay needs a store with at least {FOR_A_RELAY} connections, so that its lease is renewed while it reads, and \
+                 this one has {}: give the store `.connections({FOR_A_RELAY})` or more",
+                self.available
+            ))),
+        }
     }
 }
 

@@ -1,29 +1,6 @@
 //! The id of a handler in the database.
 
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-use sha2::{Digest, Sha256};
-
 /// (consumer, handler), interned as a small integer in the table `handlers`.
 // Exhaustive: it is the column's number, and stores wrap and unwrap it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HandlerId(pub i32);
-
-/// How many numbers a name tries before it gives up: another name may have the first ones.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) const NUMBERS: u8 = 8;
-
-/// Returns the number of a name in the table of its kind, which a process keeps for as long as it runs. It is a hash, so
-/// that a process whose database was restored from before the name was registered, and all later ones, use the same
-/// number, and no other name gets it. `attempt` counts those numbers that another name has.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) fn number(name: &[&str], attempt: u8) -> i32 {
-    let mut hash = Sha256::new();
-    hash.update([attempt]);
-    for part in name {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let [a, b, c, d, ..] = <[u8; 32]>::from(hash.finalize());
-    // Never 0, which no name has.
-    (i32::from_be_bytes([a, b, c, d]) & i32::MAX).max(1)
-}

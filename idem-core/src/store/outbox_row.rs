@@ -119,6 +119,13 @@ pub struct DeadOutgoing {
     pub died_at: SystemTime,
 }
 
+impl DeadOutgoing {
+    /// Creates a dead letter, as a store reads it.
+    pub fn new(id: i64, message: StagedMessage, attempts: u32, error: String, died_at: SystemTime) -> Self {
+        Self { id, message, attempts, error, died_at }
+    }
+}
+
 /// The fill level of an outbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -150,13 +157,6 @@ pub struct UnreadOutbox {
     pub waiting: u64,
     /// How long ago the oldest of them was staged.
     pub oldest: Duration,
-}
-
-impl DeadOutgoing {
-    /// Creates a dead letter, as a store reads it.
-    pub fn new(id: i64, message: StagedMessage, attempts: u32, error: String, died_at: SystemTime) -> Self {
-        Self { id, message, attempts, error, died_at }
-    }
 }
 
 /// The read of a relay.

@@ -1,5 +1,7 @@
 //! The pages in which an operator lists rows, and the results of replays.
 
+use crate::Key;
+
 /// A page of a list, newest rows first. By default the first 100 rows.
 ///
 /// ```
@@ -32,6 +34,18 @@ impl Page {
     pub fn before(self, id: i64) -> Self {
         Self { before: Some(id), ..self }
     }
+}
+
+/// How a dead row is replayed.
+// Exhaustive: a store does each of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replay<'a> {
+    /// Unless its state needs force, another key or a resolution.
+    Plain,
+    /// Also if it needs force.
+    Forced,
+    /// A conflict, under a new key: claims the key and moves the row to it, in one transaction.
+    As(&'a Key),
 }
 
 /// The result of a replay.

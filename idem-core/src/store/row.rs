@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::{Delivery, Reason};
 
-use super::{CallAnswer, Identity};
+use super::{CallAnswer, CallResult, Identity};
 
 /// A row to insert.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct NewRow<'a> {
     pub state: Result<Duration, Reason>,
     /// The error of the last attempt; empty if there was none.
     pub error: &'a str,
-    /// Whether its handler makes an external call first: the row begins in its [call phase](super::CallRows).
+    /// Whether its handler makes an external call first: the row begins in its [call phase](super::InboxRows).
     pub calls: bool,
     /// The key under which the provider will know its external call, if its handler makes one. It is stored with the row, and
     /// not made when the call begins, so that a row that was restored from a backup is called under the same key again.
@@ -120,10 +120,10 @@ pub struct Row {
     /// When it became a dead letter.
     pub died_at: Option<SystemTime>,
     /// How long it had been due when it was taken; set only by [`take`](crate::store::InboxRows::take) and
-    /// [`take_calls`](crate::store::CallRows::take_calls).
+    /// [`take_calls`](crate::store::InboxRows::take_calls).
     pub waited: Option<Duration>,
     /// How many external calls have begun since the last result, including one that is about to begin; `None` unless it is in
-    /// its [call phase](super::CallRows).
+    /// its [call phase](super::InboxRows).
     pub calls: Option<u32>,
     /// The key under which the provider knows its external call: for an operator who asks the provider about it. A row has it
     /// before its first call.
@@ -184,7 +184,8 @@ impl Row {
     }
 }
 
-/// The result for a taken row. Each variant clears the token, and applies only if the row still has that token.
+/// The result for a taken row. Each variant clears the token, and applies only if the row still has that token;
+/// [`Refunded`](Self::Refunded) and the answer of a [`Called`](Self::Called) do otherwise.
 // Exhaustive: a store that ignored a new result or a new part of one would run a message too often or lose it, so it
 // must not compile.
 #[derive(Debug, Clone)]
@@ -214,7 +215,7 @@ pub enum RowResult {
         /// The time until it may be taken again.
         due: Duration,
     },
-    /// Its handler makes an external call first, and the row has no answer: due now, in its [call phase](super::CallRows),
+    /// Its handler makes an external call first, and the row has no answer: due now, in its [call phase](super::InboxRows),
     /// with no start and no break.
     LeftToCall {
         /// The key of its call, unless it has one.
@@ -227,6 +228,12 @@ pub enum RowResult {
         /// The error that was found.
         error: String,
     },
+    /// It has not run: its lease was lost, or it waits in its process. Start refunded, whoever holds the row now, and never below
+    /// 0; the token stays. Recording it again refunds another start. The answer is always `true`.
+    Refunded,
+    /// The result of its call. An answer is recorded also if the row no longer has the token, since another worker may have
+    /// called meanwhile under the same key: as long as it is in its call phase and has this key.
+    Called(CallResult),
 }
 
 /// The number of breaks that makes a message a dead letter.

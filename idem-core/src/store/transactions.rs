@@ -1,107 +1,113 @@
-//! Transactions: begun, passed to a handler, guarded, ended.
+//! Transactions: begun, with claims or without, passed to a handler, guarded, ended.
 
 use std::time::Duration;
 
-use crate::Error;
+use super::{
+    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
+    StoreFacts, Ticket, TxnState,
+};
 
-use super::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, TxnState};
-
-/// The transactions of a store, and its connections.
+/// The transactions of a store, and the claims in them.
 pub trait Transactions: Clone + Send + Sync + 'static {
     /// An open transaction, on an exclusive connection. Dropping it closes the connection, so that the database rolls
     /// back. This is how a transaction ends if the connection's state is unknown (a cancelled or panicked handler).
     type Txn: Send + 'static;
 
-    /// Describes the database for the log, without a password; by default the name of the store's type.
-    fn describe(&self) -> String {
-        std::any::type_name::<Self>().to_owned()
-    }
+    /// Returns what the store is, and what its clones share in this process.
+    fn facts(&self) -> &StoreFacts;
 
     /// Pings the database, on a new connection if no open one is known to work.
     fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
-
-    /// Adds a worker that can use this many connections at once, until the value is dropped. The workers of a store
-    /// share its connections, and wait for each other where it has fewer. The store must keep one for its own
-    /// statements, so that the leases of messages whose handlers use all others are extended.
-    ///
-    /// # Errors
-    /// The store has too few connections for one worker. The text tells how to get more.
-    fn share_connections(&self, connections: usize) -> Result<ConnectionShare, Error>;
 
     /// Begins a transaction. No statement in it may run for longer than `handler_timeout`; in a batch the
     /// longest timeout of its handlers.
     fn begin(&self, handler_timeout: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send;
 
-    /// Begins a transaction for one handler, whose message has no claim, and guards it. A store that can do both in one
-    /// round trip saves one.
+    /// Begins a transaction for one message that was not stored before, in one round trip if the database supports it: with
+    /// its claim, as [processed](ClaimState::Processed), or, if there is none, guarded without a claim, which is
+    /// [`Claimed::New`]. The store need not refuse the COMMIT of the handler: the guard finds it out.
     ///
     /// On a fault, no transaction is left open.
-    fn begin_guarded(&self, handler_timeout: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send {
-        async move {
-            let mut txn = self.begin(handler_timeout).await?;
-            match self.guard(&mut txn).await {
-                Ok(()) => Ok(txn),
-                Err(fault) if !fault.is_answered() => Err(fault),
-                Err(fault) => self.rollback(txn).await.and(Err(fault)),
-            }
-        }
-    }
+    fn begin_first(
+        &self,
+        handler_timeout: Duration,
+        claim: Option<&Identity>,
+    ) -> impl Future<Output = Result<(Self::Txn, Claimed), StoreError>> + Send;
 
-    /// Guards a transaction in which messages run without claims: [`commit`](Self::commit) and
-    /// [`rollback`](Self::rollback) find out whether a handler has ended it, as they do if a claim was inserted. It need not
-    /// refuse the COMMIT of a handler, even if several share it: their messages run again. If the transaction has claims
-    /// of [`claim`](super::Claims::claim), this does nothing.
-    fn guard(&self, txn: &mut Self::Txn) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Inserts the claims that are not there yet, and reads how far claims of their handlers were pruned, in one statement
+    /// if the database supports it; the results are in the order given. It sees either a claim or the cutoff that prune wrote
+    /// when it deleted the claim. No two identities have the same handler and key, and they are sorted by handler and by the
+    /// bytes of the key: claims are inserted in that order, so that two transactions never deadlock.
+    ///
+    /// After [`ClaimState::Processed`], the handlers of all new messages share the transaction, so the store has to refuse every
+    /// COMMIT of a handler: it would commit claims of messages that have not run. A message that has the transaction for itself
+    /// [begins with its claim](Self::begin_first).
+    ///
+    /// It waits briefly for another transaction's uncommitted claim. If one is locked for too long, the whole call fails with
+    /// [`StoreError::LockTimeout`]; the database does not report which claim it was.
+    ///
+    /// Without identities, it guards the transaction for messages that run without claims, unless a new claim has done so:
+    /// [`commit`](Self::commit) and [`rollback`](Self::rollback) find out whether a handler has ended it. It need not refuse the
+    /// COMMIT of such a handler, even if several share the transaction: their messages run again.
+    fn claim(
+        &self,
+        txn: &mut Self::Txn,
+        identities: &[&Identity],
+        state: ClaimState,
+    ) -> impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send;
+
+    /// Reads the claims; the results are in the order given, and `None` for a message that has no claim, or no longer one. The
+    /// identities are sorted as for [`claim`](Self::claim).
+    ///
+    /// `lock`: locks them against deletion until the transaction ends (`FOR KEY SHARE`). Without it, the read needs no write
+    /// and so no disk flush at commit, and is enough to recognize a copy.
+    fn existing_claims(
+        &self,
+        txn: &mut Self::Txn,
+        identities: &[&Identity],
+        lock: bool,
+    ) -> impl Future<Output = Result<Vec<Option<ExistingClaim>>, StoreError>> + Send;
+
+    /// Sets the claim back to waiting, because an inbox row is about to own it, if it still is as the transaction with
+    /// this ticket left it. `false` if it is not: its row was written before, and the answer was lost; since then, an
+    /// operator may have replayed or discarded the message.
+    fn reopen(
+        &self,
+        txn: &mut Self::Txn,
+        identity: &Identity,
+        left_by: &Ticket,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Called between two handlers that share a transaction, to prepare it for the next one. Returns whether the
     /// previous handler has left the transaction open. A store in which nothing can be written outside a transaction
     /// may leave this check to the guard.
-    fn check_between(&self, _txn: &mut Self::Txn) -> impl Future<Output = Result<TxnState, StoreError>> + Send {
-        async { Ok(TxnState::Unknown) }
-    }
+    fn check_between(&self, txn: &mut Self::Txn) -> impl Future<Output = Result<TxnState, StoreError>> + Send;
 
     /// Checks that the transaction is still the one in which the claim was inserted or the row was started, or that was
-    /// [guarded](Self::guard) without either, and commits. Any other transaction is not checked.
+    /// guarded without either, and commits. Any other transaction is not checked.
     fn commit(&self, txn: Self::Txn) -> impl Future<Output = CommitResult> + Send;
 
-    /// Returns whether a handler's error reports a conflict with a concurrent transaction (40001, 40P01), so that a new
-    /// transaction may succeed. An error that hides its sources is treated as an ordinary failure.
-    fn lost_race(&self, _error: &(dyn std::error::Error + 'static)) -> bool {
-        false
-    }
-
-    /// Returns whether the conflict was a deadlock (40P01), which always involves another transaction. A handler can
-    /// cause any other conflict itself, on every run, so these say nothing about concurrent batches.
-    fn deadlocked(&self, error: &(dyn std::error::Error + 'static)) -> bool {
-        self.lost_race(error)
-    }
-
-    /// Called with the error of a handler, before the [`rollback`](Self::rollback). If the error says that its session is
-    /// outdated, so that the same statements fail in it each time, the store closes the connection behind the rollback,
-    /// instead of lending it to the next message. Returns whether the message runs again at once, uncharged: not if the
-    /// session was new, for then the next one would have the same error. By default, it does nothing.
-    fn failed_with(&self, _txn: &mut Self::Txn, _error: &(dyn std::error::Error + 'static)) -> bool {
-        false
-    }
+    /// Tells what the error of a handler says about its transaction. An error that hides its sources is an ordinary one.
+    ///
+    /// `txn`: that of the handler, before its [`rollback`](Self::rollback); `None` behind it. If the error says that its session
+    /// is outdated, so that the same statements fail in it each time, the store closes the connection behind the rollback,
+    /// instead of lending it to the next message.
+    fn classify_error(&self, txn: Option<&mut Self::Txn>, error: &(dyn std::error::Error + 'static)) -> ErrorClass;
 
     /// Rolls back. [`StoreError::ConnectionLost`] means that the connection is lost; the transaction then ends by
-    /// itself. If a claim was inserted, a row was started or the transaction is [guarded](Self::guard), the result tells
+    /// itself. If a claim was inserted, a row was started or the transaction is guarded, the result tells
     /// whether the handler had committed it before it failed.
     fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<RollbackResult, StoreError>> + Send;
 
     /// Identifies the transaction for the case that its connection is lost. `None` if it can only have been rolled
-    /// back: no claim was inserted, no row was started in it and it is not [guarded](Self::guard), or no handler can commit it and this one has not
-    /// tried.
-    fn ticket(&self, _txn: &Self::Txn) -> Option<Ticket> {
-        None
-    }
+    /// back: no claim was inserted, no row was started in it and it is not guarded, or no handler can commit it and this one
+    /// has not tried.
+    fn ticket(&self, txn: &Self::Txn) -> Option<Ticket>;
 
     /// Asks on another connection how a transaction ended that was dropped while a handler used it. If it still runs,
     /// the store may end it.
     ///
     /// # Errors
     /// The database did not answer; the caller asks again.
-    fn fate(&self, _ticket: &Ticket) -> impl Future<Output = Result<Fate, StoreError>> + Send {
-        async { Ok(Fate::RolledBack) }
-    }
+    fn fate(&self, ticket: &Ticket) -> impl Future<Output = Result<Fate, StoreError>> + Send;
 }

@@ -5,44 +5,23 @@ use crate::runtime::{Ended, Pipeline, Wait};
 use crate::store::{Claimed, Identity, StoreError};
 use crate::{Delivery, Store};
 
-use super::{Classified, Entry, Taken, committed};
+use super::{Classified, Entry, Taken};
 
 impl<S: Store> Pipeline<S> {
-    /// Begins the transaction of a first delivery: with its claim, or without one if the handler is natural and there is no
-    /// order. Then every delivery is new. Unless it is new, the transaction contains only what [`answer`](Self::answer)
-    /// commits. The error parks the message.
+    /// Begins the transaction of a single delivery with its claim, and classifies the message; or without one, if its handler is
+    /// natural and there is no order: then it is new. Unless it is new, the transaction contains only what
+    /// [`answer`](Self::answer) commits. On an error, none is open.
     pub(crate) async fn begin_first(
         &self,
         route: &Route<S>,
-        delivery: &Delivery,
-        identity: &Identity,
-    ) -> Result<(S::Txn, Taken), Ended> {
-        if !route.is_unclaimed {
-            return self.claim(route, delivery, identity).await;
+        message: (&Identity, &Delivery),
+    ) -> Result<(S::Txn, Taken), StoreError> {
+        let claim = (!route.is_unclaimed).then_some(message.0);
+        let (mut txn, claimed) = self.store.begin_first(route.timeout, claim).await?;
+        if claim.is_none() {
+            return Ok((txn, Taken::new()));
         }
-        let begun = async {
-            self.record_history(route).await?;
-            self.store.begin_guarded(route.timeout).await
-        };
-        begun.await.map(|txn| (txn, Taken::new())).map_err(|fault| self.outage.hold_for(fault))
-    }
-
-    /// Records that this handler processes messages, before the first of them that leaves no claim. Without any record, a
-    /// consumer whose place at the broker is gone would look like a new one.
-    pub(crate) async fn record_history(&self, route: &Route<S>) -> Result<(), StoreError> {
-        route.history.get_or_try_init(|| self.store.record_history(route.id)).await.copied()
-    }
-
-    /// Begins a transaction with the claim, and classifies the message.
-    async fn claim(
-        &self,
-        route: &Route<S>,
-        delivery: &Delivery,
-        identity: &Identity,
-    ) -> Result<(S::Txn, Taken), Ended> {
-        let begun = self.store.begin_with_claim(route.timeout, identity).await;
-        let (mut txn, claimed) = begun.map_err(|fault| self.outage.hold_for(fault))?;
-        match self.classify_in(&mut txn, (identity, delivery), claimed).await {
+        match self.classify_in(&mut txn, message, claimed).await {
             Ok(taken) => Ok((txn, taken)),
             Err(fault) => Err(self.abandon(txn, fault).await),
         }
@@ -59,11 +38,11 @@ impl<S: Store> Pipeline<S> {
         let classified = self.classify(message, claimed);
         // A duplicate of a processed message needs no second look, no lock, and so no write.
         if claimed.is_new() || matches!(classified, Classified::Duplicate(Some(_))) {
-            return Ok(Taken { classified, row: None });
+            return Ok(classified.into());
         }
         let identity = message.0;
-        let existing = self.store.existing_claims(txn, &[identity]).await?.pop().flatten();
-        let mut taken = Taken { classified: self.classify(message, Claimed::Found(existing)), row: None };
+        let existing = self.store.existing_claims(txn, &[identity], true).await?.pop().flatten();
+        let mut taken = Taken::from(self.classify(message, Claimed::Found(existing)));
         match &taken.classified {
             Classified::Duplicate(None) => self.store.count_duplicates(txn, &[identity]).await?,
             Classified::Conflict(error) => taken.row = self.insert_conflict(txn, message, error).await?,
@@ -86,7 +65,7 @@ impl<S: Store> Pipeline<S> {
             Classified::TooOld(_) | Classified::Duplicate(Some(_)) | Classified::Gone => {
                 self.store.rollback(txn).await.map(drop)
             }
-            _ => committed(self.store.commit(txn).await),
+            _ => self.store.commit(txn).await.of_own(),
         };
         if let Err(fault) = ended {
             return self.outage.hold_for(fault);

@@ -19,7 +19,7 @@ pub(crate) enum Classified {
     Duplicate(Option<Duration>),
     /// Another message holds the claim, with the text of the dead letter.
     Conflict(String),
-    /// The claim was removed meanwhile; start over. In a batch of inbox rows: the lease of the row was lost.
+    /// The claim was removed meanwhile; start over. Of an inbox row: its lease was lost.
     Gone,
 }
 

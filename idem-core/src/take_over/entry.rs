@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use tracing::Span;
 
-use crate::execute::Failure;
-use crate::registry::{NoJob, Unfit};
+use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::Pipeline;
+use crate::run::Failure;
+use crate::runtime::{Ended, Pipeline};
 use crate::store::{HandlerId, Identity, Row};
+use crate::telemetry::Meters;
 use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store, telemetry};
 
 use super::classify::Classified;
@@ -42,9 +43,9 @@ impl<'a> Entry<'a> {
     }
 
     /// A message that can never be passed to this handler. It is known by the hash of everything that makes it up.
-    fn unfit(handler: HandlerId, delivery: &'a Delivery, unfit: Unfit) -> Self {
+    fn unfit(handler: HandlerId, delivery: &'a Delivery, failure: Failure) -> Self {
         let identity = Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_keyless(delivery) };
-        Self::new(identity, delivery, Cow::Owned(Failure::unfit(unfit)))
+        Self::new(identity, delivery, Cow::Owned(failure))
     }
 }
 
@@ -58,7 +59,16 @@ pub(crate) struct Taken {
 impl Taken {
     /// A message that nothing is known about.
     pub(crate) fn new() -> Self {
-        Self { classified: Classified::New, row: None }
+        Classified::New.into()
+    }
+
+    /// Returns what becomes of a message that was found so in a transaction that has committed, and counts the age of a duplicate.
+    pub(crate) fn ended(&self, meters: &Meters) -> Ended {
+        match self.classified.outcome(meters) {
+            Some(outcome) => Ended::Done(outcome),
+            None if self.classified == Classified::New => Ended::Done(Outcome::Processed),
+            None => Ended::Lost,
+        }
     }
 
     /// Logs that the message, which has failed this often, is dead by its claim alone, after that was committed.
@@ -71,6 +81,12 @@ impl Taken {
     }
 }
 
+impl From<Classified> for Taken {
+    fn from(classified: Classified) -> Self {
+        Self { classified, row: None }
+    }
+}
+
 /// The outcome of a delivery for each of several handlers, which have taken it over.
 pub(crate) struct Shared {
     pub(crate) outcomes: Vec<(Identity, Outcome)>,
@@ -80,12 +96,12 @@ pub(crate) struct Shared {
 
 impl<S: Store> Pipeline<S> {
     /// Returns the entry of a delivery that can never be passed to a handler.
-    pub(crate) fn unfit<'a>(&self, delivery: &'a Delivery, unfit: Unfit) -> Entry<'a> {
+    pub(crate) fn unfit<'a>(&self, delivery: &'a Delivery, failure: Failure) -> Entry<'a> {
         let handler = self.routes.find(delivery).map_or(self.routes.nobody, |route| {
             Span::current().record("idem.handler", route.handler.facts().name);
             route.id
         });
-        Entry::unfit(handler, delivery, unfit)
+        Entry::unfit(handler, delivery, failure)
     }
 
     /// Decodes a delivery and computes its key for each of these handlers. Returns their entries, in claim order: a message
@@ -96,7 +112,7 @@ impl<S: Store> Pipeline<S> {
         for route in routes {
             match self.limit(delivery).map_err(NoJob::from).and_then(|()| self.decode_for(route, delivery)) {
                 Ok(work) => entries.push(Entry::due(work.identity, delivery)),
-                Err(NoJob::Unfit(unfit)) => entries.push(Entry::unfit(route.id, delivery, unfit)),
+                Err(NoJob::Unfit(unfit)) => entries.push(Entry::unfit(route.id, delivery, Failure::unfit(unfit))),
                 Err(NoJob::Unprepared) => is_unprepared = true,
             }
         }

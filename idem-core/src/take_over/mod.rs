@@ -21,7 +21,6 @@ use crate::{Delivery, Reason, Store};
 
 pub(crate) use classify::Classified;
 pub(crate) use entry::{Entry, Shared, Taken};
-pub(crate) use store::committed;
 
 impl<S: Store> Pipeline<S> {
     /// Claims messages, and writes the rows of those that are new. They are sorted by handler and key, and no two without a
@@ -60,11 +59,11 @@ impl<S: Store> Pipeline<S> {
         let existing = match (entries, &found[..]) {
             (_, []) => Vec::new(),
             // A copy of a processed message needs no lock, and so no write.
-            ([_], [one]) => match self.store.unlocked_claims(txn, &found).await?.pop().flatten() {
+            ([_], [one]) => match self.store.existing_claims(txn, &found, false).await?.pop().flatten() {
                 Some(claim) if claim.age.is_some() && one.is_copy(claim.fingerprint) => vec![Some(claim)],
-                _ => self.store.existing_claims(txn, &found).await?,
+                _ => self.store.existing_claims(txn, &found, true).await?,
             },
-            _ => self.store.existing_claims(txn, &found).await?,
+            _ => self.store.existing_claims(txn, &found, true).await?,
         };
         let mut existing = existing.into_iter();
 
@@ -75,7 +74,7 @@ impl<S: Store> Pipeline<S> {
             for (at, Entry { identity, delivery, .. }) in group.iter().enumerate() {
                 // The first message of a key has claimed it, and the others find that claim.
                 let claimed = if at == 0 && new { claimed } else { Claimed::Found(claim) };
-                let mut taken = Taken { classified: self.classify((identity, delivery), claimed), row: None };
+                let mut taken = Taken::from(self.classify((identity, delivery), claimed));
                 match &taken.classified {
                     // A duplicate of a claim that was just made is not counted: its row is not a dead letter.
                     Classified::Duplicate(None) if !new => duplicates.push(identity),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::runtime::{Ended, Pipeline, Wait, refused};
-use crate::store::{CommitResult, NewRow, StoreError, Ticket};
+use crate::store::{ClaimState, NewRow, StoreError, Ticket};
 use crate::{Outcome, Reason, Store, telemetry};
 
 use super::classify::Classified;
@@ -52,11 +52,11 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Takes several deliveries over in one transaction, each for one handler, in claim order. None of them is unfit.
-    /// Returns what became of each. `holds`: how often they were held before.
+    /// Returns what became of each.
     ///
-    /// If a claim is held up, or the database refuses a message or repeatedly does not answer, they are halved until the
-    /// message at fault is alone. Those that are not tried any more in an outage, or because the worker drains, are held.
-    pub(crate) async fn store_many(&self, entries: &[Entry<'_>], holds: usize) -> Vec<Ended> {
+    /// If a claim is held up, or the database refuses a message, they are halved until the message at fault is alone. Those
+    /// that are not tried any more in an outage, or because the worker drains, are parked.
+    pub(crate) async fn store_many(&self, entries: &[Entry<'_>]) -> Vec<Ended> {
         let (mut all, mut parts) = (Vec::with_capacity(entries.len()), vec![entries]);
         let mut is_first = true;
         while let Some(part) = parts.pop() {
@@ -72,7 +72,7 @@ impl<S: Store> Pipeline<S> {
                     all.extend(outcomes.map(Ended::Done));
                 }
                 Err(ended) if part.len() == 1 => all.push(ended),
-                Err(Ended::Park(turn)) if turn.is_common(holds) => {
+                Err(Ended::Park(Wait::Free | Wait::Answer)) => {
                     all.extend(part.iter().map(|_| Ended::Park(Wait::Free)));
                 }
                 Err(_) => {
@@ -89,14 +89,14 @@ impl<S: Store> Pipeline<S> {
         // The same one for all of them.
         let replaced = entries.iter().find_map(|entry| entry.replaces);
         // All connections may be in use for longer than its lease.
-        let held = replaced.map(|row| self.leases.hold(slice::from_ref(row)));
+        let held = replaced.map(|row| self.leases.hold([row]));
         let begun = self.store.begin(self.settings.handler_timeout).await;
         drop(held);
         let mut txn = begun.map_err(|fault| self.outage.hold_for(fault))?;
         let written = async {
             let taken = self.take_over(&mut txn, entries).await?;
             let is_ours = match replaced {
-                Some(row) => self.store.remove(&mut txn, row).await?,
+                Some(row) => self.store.start(&mut txn, &[row], ClaimState::Waiting).await? == [true],
                 None => true,
             };
             Ok::<_, StoreError>((taken, is_ours))
@@ -104,7 +104,7 @@ impl<S: Store> Pipeline<S> {
         .await;
         let (taken, is_ours) = match written {
             Ok(written) => written,
-            Err(fault) => return Err(self.abandon(txn, fault).await),
+            Err(fault) => return Err(self.outage.hold_for(self.abandon(txn, fault).await)),
         };
         let is_gone = taken.iter().any(|taken| taken.classified == Classified::Gone);
         if is_gone || !is_ours {
@@ -115,7 +115,7 @@ impl<S: Store> Pipeline<S> {
                 Err(fault) => self.outage.hold_for(fault),
             });
         }
-        committed(self.store.commit(txn).await).map_err(|fault| self.outage.hold_for(fault))?;
+        self.store.commit(txn).await.of_own().map_err(|fault| self.outage.hold_for(fault))?;
         let is_due =
             |(entry, taken): (&Entry<'_>, &Taken)| taken.classified == Classified::New && entry.failure.next.is_ok();
         if entries.iter().zip(&taken).any(is_due) {
@@ -154,9 +154,9 @@ impl<S: Store> Pipeline<S> {
         let row = NewRow::new(identity, delivery, failure.next).with_attempts(failure.attempts, &failure.error);
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
         let is_left = self.store.reopen(&mut txn, identity, left_by).await?
-            || self.store.existing_claims(&mut txn, &[identity]).await? == [None];
+            || self.store.existing_claims(&mut txn, &[identity], true).await? == [None];
         let id = if is_left { self.store.insert(&mut txn, &[row]).await?.pop() } else { None };
-        committed(self.store.commit(txn).await)?;
+        self.store.commit(txn).await.of_own()?;
         match id {
             Some(_) => telemetry::tell(id, failure.attempts, failure.next, &failure.error),
             None => tracing::debug!("the dead letter of a handler that ran COMMIT was written by an earlier try"),
@@ -208,22 +208,4 @@ fn unfit<'e>(entries: &'e [Entry<'_>]) -> Option<(Reason, &'e str)> {
     let is_unfit = |entry: &Entry<'_>| entry.replaces.is_none() && !entry.identity.has_key();
     let first = entries.first().filter(|_| entries.iter().all(is_unfit))?;
     Some((first.failure.next.err()?, first.failure.error.as_str()))
-}
-
-/// Converts the commit result of our own transaction, in which no handler ran.
-pub(crate) fn committed(result: CommitResult) -> Result<(), StoreError> {
-    match result {
-        CommitResult::Done => Ok(()),
-        CommitResult::Retry(error) => Err(StoreError::Serialization(error)),
-        // No message was staged.
-        CommitResult::Busy(_) => Err(StoreError::LockTimeout),
-        CommitResult::Refused(error) => Err(StoreError::Message(error)),
-        CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
-        CommitResult::Swallowed
-        | CommitResult::RolledBack
-        | CommitResult::CommittedEarly(_)
-        | CommitResult::CommitRefused => {
-            Err(StoreError::Unavailable("the transaction ended although idem had not ended it".into()))
-        }
-    }
 }

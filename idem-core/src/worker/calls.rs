@@ -18,7 +18,7 @@ pub(super) fn check(handlers: &[&Facts]) -> Result<(), Error> {
                     .to_owned(),
             ),
             None => None,
-            Some(limits) => flaw_of_name(limits.name).or_else(|| flaw(handler, limits)),
+            Some(limits) => flaw(handler, limits),
         };
         match flaw {
             None => Ok(()),
@@ -27,19 +27,15 @@ pub(super) fn check(handlers: &[&Facts]) -> Result<(), Error> {
     })
 }
 
-/// Returns what is wrong with the name of a call.
-fn flaw_of_name(name: &str) -> Option<String> {
-    name.ends_with(AT_MOST_ONCE).then(|| {
-        format!(
-            "makes the call `{name}`: rows keep a call without a key under a name with this ending. Give the call another \
-             name"
-        )
-    })
-}
-
 /// Returns what is wrong with a call and its handler.
 fn flaw(handler: &Facts, limits: &CallLimits) -> Option<String> {
     let CallLimits { name, timeout, key_life, writes, takes_key, .. } = limits;
+    if name.ends_with(AT_MOST_ONCE) {
+        return Some(format!(
+            "makes the call `{name}`: rows keep a call without a key under a name with this ending. Give the call another \
+             name"
+        ));
+    }
     if handler.is_natural {
         return Some(format!(
             "is natural and makes the call `{name}`: a copy of a message would call again. Remove `natural`"

@@ -55,8 +55,8 @@ async fn unsubscribe<S: Store, Src: Source>(pipeline: &Pipeline<S>, source: &mut
 }
 
 /// Releases the deliveries that wait for a lane, so that another worker has them while handlers of this one still run. With
-/// an order, closing the source gives them back. With `.inbox()` there are no lanes: the task that stores has taken nearly
-/// all from this queue, and releases what it has not begun to store.
+/// an order, closing the source gives them back. With `.inbox()` this is the queue of the task that stores, which releases what
+/// it has taken and has not begun to store.
 async fn release_waiting<S: Store, A: Acker>(pipeline: &Pipeline<S>, lanes: &Receiver<Arrival<A>>, end: Instant) {
     if pipeline.settings.order != DeliveryOrder::None {
         return;

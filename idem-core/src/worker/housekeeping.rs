@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::timeout;
 
-use crate::runtime::Pipeline;
-use crate::store::{RELEASED_AT_ONCE, StoreError, as_ours};
+use crate::runtime::{Pipeline, within};
+use crate::store::{HandlerMark, RELEASED_AT_ONCE, Remedies, StoreError, as_ours};
 use crate::{Error, Lag, Store, telemetry};
 
 use super::unregistered::Unregistered;
@@ -29,17 +28,16 @@ pub(crate) async fn stats<S: Store>(pipeline: &Pipeline<S>) {
     let handlers = pipeline.routes.ids();
     let mut wait = READ_EVERY;
     loop {
-        let late = |_| Err(StoreError::ConnectionLost(format!("it takes longer than {COUNT:?}").into()));
-        match timeout(COUNT, pipeline.store.stats(&handlers)).await.unwrap_or_else(late) {
+        match within(COUNT, pipeline.store.stats(&handlers)).await {
             Ok(stats) => {
                 wait = READ_EVERY;
                 pipeline.metrics.scheduled.set(stats.scheduled as f64);
                 pipeline.metrics.dead.set(stats.dead as f64);
                 pipeline.metrics.oldest_due.set(stats.oldest_due.unwrap_or_default().as_secs_f64());
             }
-            Err(fault) => {
+            Err(error) => {
                 wait = (wait * 2).min(SELDOM);
-                let (consumer, error) = (&pipeline.consumer, crate::error::text(&fault));
+                let consumer = &pipeline.consumer;
                 tracing::warn!(consumer, error, next = ?wait, "the inbox gauges could not be read");
             }
         }
@@ -55,8 +53,7 @@ pub(crate) async fn source_lag(consumer: &str, mut current: watch::Receiver<Opti
     let mut wait = READ_EVERY;
     loop {
         let Ok(Some(lag)) = current.wait_for(Option::is_some).await.map(|lag| lag.clone()) else { return };
-        let late = |_| Err(format!("it takes longer than {COUNT:?}").into());
-        match timeout(COUNT, lag.read()).await.unwrap_or_else(late) {
+        match within(COUNT, lag.read()).await {
             Ok(lags) => {
                 wait = READ_EVERY;
                 lags.iter().for_each(|(source, messages)| telemetry::lag(consumer, source, *messages));
@@ -100,7 +97,7 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
     let handlers = pipeline.routes.ids();
     for minute in 1_u64.. {
         // The first time without a wait: the registration of the handlers skipped locked rows.
-        match pipeline.store.record_seen(&handlers).await {
+        match pipeline.store.mark(&handlers, HandlerMark::Seen).await {
             Ok(true) => {}
             Ok(false) => register_again(pipeline).await,
             Err(fault) => {
@@ -168,10 +165,10 @@ async fn check_outbox<S: Store>(pipeline: &Pipeline<S>) {
 
 async fn remind<S: Store>(pipeline: &Pipeline<S>) {
     let Pipeline { consumer, store, routes, .. } = pipeline;
-    if let Ok(mut waiting) = store.waiting(consumer).await {
+    if let Ok(mut known) = store.handlers(Some(consumer)).await {
         let names: Vec<&str> = routes.names().collect();
-        waiting.iter_mut().for_each(|rows| as_ours(&mut rows.handler, &rows.formerly, &names));
-        Unregistered { consumer, names: &names }.remind(&waiting, |handler| store.cures(consumer, handler, ""));
+        known.iter_mut().for_each(|known| as_ours(known, &names));
+        Unregistered { consumer, names: &names }.remind(&known, |handler| Remedies::of(store, consumer, handler, ""));
     }
 }
 
@@ -221,7 +218,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
     use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-    use tokio::time::sleep;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
 

@@ -6,12 +6,11 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::Store;
 use crate::outbox::Unread;
-use crate::runtime::{OutboxGate, Pipeline, jittered};
-use crate::store::StoreError;
+use crate::runtime::{OutboxGate, Pipeline, jittered, within};
 use crate::telemetry::{OUTBOX_COUNTED, OutboxGauges};
 
 /// How long the answer may take whether a relay is alive.
@@ -115,12 +114,4 @@ fn tell<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate, missing: bool) {
         _ => {}
     }
     pipeline.health.set_unrelayed(why);
-}
-
-/// Waits for an answer of the store for at most `limit`. The error is a text.
-async fn within<T>(limit: Duration, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, String> {
-    match timeout(limit, answer).await {
-        Ok(answer) => answer.map_err(|fault| crate::error::text(&fault)),
-        Err(_) => Err(format!("it takes longer than {limit:?}")),
-    }
 }

@@ -114,12 +114,6 @@ pub(crate) struct Arrivals<A> {
     pub(crate) to_store: Sender<Arrival<A>>,
 }
 
-impl<A> Clone for Arrivals<A> {
-    fn clone(&self) -> Self {
-        Self { lanes: self.lanes.clone(), parked: self.parked.clone(), to_store: self.to_store.clone() }
-    }
-}
-
 impl<A> Arrivals<A> {
     /// Closes all queues. Items already in them are still taken.
     pub(super) fn close(&self) {

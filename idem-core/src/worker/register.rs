@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use tokio::sync::OnceCell;
+use uuid::Uuid;
 
 use crate::registry::{Facts, Registered};
 use crate::routes::{Route, RouteCall, Routes};
 use crate::runtime::Settings;
-use crate::store::{HandlerId, History, OutboxId, Remedies, StoreError, as_ours};
+use crate::store::{HandlerId, HandlerMark, KnownHandler, OutboxId, Remedies, StoreError, as_ours};
 use crate::telemetry::Meters;
 use crate::{Error, Store};
 
-use super::unregistered::{Ours, Unregistered, renamed};
+use super::unregistered::{Unregistered, renamed};
 
 /// The handlers of a worker, registered.
 pub(super) struct Registration<S: Store> {
@@ -36,55 +37,55 @@ pub(super) async fn register<S: Store>(
     rename(consumer, store, &facts).await?;
     let ids = store.register(consumer, &names).await.map_err(failed)?;
     apart(consumer, &names, &ids)?;
-    let retentions = store.retention(&ids).await.map_err(failed)?;
     // Recorded before any check can fail: if two workers would each refuse because of the other's rows, the one that
     // starts second succeeds.
-    store.record_seen(&ids).await.map_err(failed)?;
-    let mut histories = store.histories(consumer).await.map_err(failed)?;
-    histories.iter_mut().for_each(|known| as_ours(&mut known.handler, &known.formerly, &names));
-    check_histories(consumer, store, &facts, settings, &histories).await?;
-    let calls = calls(store, ids.get(1..).unwrap_or_default(), &facts).await?;
-    let mut ids = ids.into_iter().zip(retentions);
-    let Some((nobody, _)) = ids.next() else {
+    store.mark(&ids, HandlerMark::Seen).await.map_err(failed)?;
+    let [nobody, ids @ ..] = &ids[..] else {
         return Err(Error::Config("the store has registered no handler".to_owned()));
     };
+    let calling = ids.iter().zip(&facts).filter(|(_, handler)| handler.external.is_some());
+    let calling: Vec<HandlerId> = calling.map(|(id, _)| *id).collect();
+    if !calling.is_empty() {
+        store.mark(&calling, HandlerMark::Calls).await.map_err(failed)?;
+    }
+    let mut known = store.handlers(Some(consumer)).await.map_err(failed)?;
+    known.iter_mut().for_each(|known| as_ours(known, &names));
+    check_known(consumer, store, &facts, settings, &known)?;
+    let of = |id: &HandlerId| known.iter().find(|known| known.id == *id);
     let outbox = match facts.iter().any(|handler| handler.stages) {
         true => Some(store.register_outbox(consumer).await?),
         false => None,
     };
-    let has_processed = |name: &str| histories.iter().any(|known| known.handler == name);
-    let route = |(((id, retention), external), handler): (((_, _), _), &Arc<dyn Registered<S>>)| Route {
-        id,
-        retention,
-        meters: Meters::new(consumer, handler.facts().name),
-        timeout: handler.facts().limits.timeout.unwrap_or(settings.handler_timeout),
-        retry: handler.facts().limits.retry.unwrap_or(settings.retry),
-        is_unclaimed: handler.facts().is_natural && settings.is_unordered(),
-        is_local_only: handler.facts().limits.is_local_only,
-        external,
-        history: OnceCell::new_with(has_processed(handler.facts().name).then_some(())),
-        handler: handler.clone(),
+    let route = |(id, handler): (&HandlerId, &Arc<dyn Registered<S>>)| {
+        Ok(Route {
+            id: *id,
+            retention: of(id).and_then(|known| known.retention),
+            meters: Meters::new(consumer, handler.facts().name),
+            timeout: handler.facts().limits.timeout.unwrap_or(settings.handler_timeout),
+            retry: handler.facts().limits.retry.unwrap_or(settings.retry),
+            is_unclaimed: handler.facts().is_natural && settings.is_unordered(),
+            is_local_only: handler.facts().limits.is_local_only,
+            external: call(handler.facts(), of(id).and_then(|known| known.namespace))?,
+            history: OnceCell::new_with(of(id).is_some_and(|known| known.has_processed).then_some(())),
+            handler: handler.clone(),
+        })
     };
     let routes = Routes {
-        routes: ids.zip(calls).zip(handlers).map(route).collect(),
-        nobody,
+        routes: ids.iter().zip(handlers).map(route).collect::<Result<_, Error>>()?,
+        nobody: *nobody,
         nobody_meters: Meters::new(consumer, ""),
         route_by: settings.route_by.clone(),
         fan_out: settings.fan_out,
     };
-    Ok(Registration { routes, has_history: !histories.is_empty(), outbox })
+    Ok(Registration { routes, has_history: known.iter().any(|known| known.has_processed), outbox })
 }
 
-/// Returns the external call of each of these registered handlers, if it makes one, with the namespace of its handler.
-async fn calls<S: Store>(store: &S, ids: &[HandlerId], handlers: &[&Facts]) -> Result<Vec<Option<RouteCall>>, Error> {
-    let mut calls = Vec::with_capacity(handlers.len());
-    for (id, handler) in ids.iter().zip(handlers) {
-        calls.push(match handler.external {
-            Some(limits) => Some(RouteCall { limits, namespace: store.call_namespace(*id).await? }),
-            None => None,
-        });
-    }
-    Ok(calls)
+/// Returns the external call of a handler, if it makes one.
+fn call(handler: &Facts, namespace: Option<Uuid>) -> Result<Option<RouteCall>, Error> {
+    let Some(limits) = handler.external else { return Ok(None) };
+    let hidden = || format!("the table `call_namespaces` hides the row of the handler {:?}", handler.name);
+    let namespace = namespace.ok_or_else(|| Error::database("could not register a namespace of calls", hidden()))?;
+    Ok(Some(RouteCall { limits, namespace }))
 }
 
 /// Lets handlers have the numbers of the names that they had before.
@@ -93,7 +94,7 @@ async fn rename<S: Store>(consumer: &str, store: &S, handlers: &[&Facts]) -> Res
         let new = handler.name;
         for old in &handler.formerly {
             if !store.rename(consumer, old, new).await.map_err(|fault| failed(consumer, fault))? {
-                let Remedies { join, .. } = store.cures(consumer, old, new);
+                let Remedies { join, .. } = Remedies::of(store, consumer, old, new);
                 return Err(Error::Config(format!(
                     "the handler {new:?} of {consumer:?} was {old:?} formerly, and each of these names has claims or rows \
                      of its own, so messages of one may have run again under the other. If they are one handler, let \
@@ -122,24 +123,23 @@ fn apart(consumer: &str, names: &[&str], ids: &[HandlerId]) -> Result<(), Error>
 }
 
 /// Looks for what earlier workers of the consumer have left that belongs to no handler of this one.
-async fn check_histories<S: Store>(
+fn check_known<S: Store>(
     consumer: &str,
     store: &S,
     handlers: &[&Facts],
     settings: &Settings,
-    histories: &[History],
+    known: &[KnownHandler],
 ) -> Result<(), Error> {
     let names: Vec<&str> = handlers.iter().map(|handler| handler.name).collect();
-    let (mut waiting, mut checked) = (Vec::new(), Ok(()));
-    if !settings.allow_unregistered_rows {
-        waiting = store.waiting(consumer).await.map_err(|fault| failed(consumer, fault))?;
-        waiting.iter_mut().for_each(|rows| as_ours(&mut rows.handler, &rows.formerly, &names));
-        let cures = |handler: &str| store.cures(consumer, handler, "");
-        checked = Unregistered { consumer, names: &names }.check(&waiting, cures);
-    }
-    let ours = |handler: &&Facts| Ours { name: handler.name, is_natural: handler.is_natural };
-    let ours: Vec<Ours<'_>> = handlers.iter().map(ours).collect();
-    for text in renamed(consumer, &ours, histories, &waiting) {
+    let reports_rows = !settings.allow_unregistered_rows;
+    let checked = match reports_rows {
+        true => {
+            Unregistered { consumer, names: &names }.check(known, |handler| Remedies::of(store, consumer, handler, ""))
+        }
+        false => Ok(()),
+    };
+    let ours: Vec<_> = handlers.iter().map(|handler| (handler.name, handler.is_natural)).collect();
+    for text in renamed(consumer, &ours, known, reports_rows) {
         tracing::warn!("{text}");
     }
     checked

@@ -38,7 +38,7 @@ pub(super) async fn start<S: Store, Src: Source>(
     shutdown: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<Option<Started<S, Src>>, Error> {
     check(&parts)?;
-    let connections = parts.store.share_connections(parts.settings.connections())?;
+    let connections = parts.store.facts().connections.add(parts.settings.connections());
     let Registration { routes, has_history, outbox } =
         register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
     let limit = |deliveries: usize| u16::try_from(deliveries).unwrap_or(u16::MAX);
@@ -77,7 +77,7 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
         ?handlers,
         source = source.name(),
         broker = source.system(),
-        store = store.describe(),
+        store = store.facts().name,
         concurrency = settings.concurrency,
         prefetch = settings.unsettled(),
         inbox_concurrency = settings.inbox_concurrency(),
@@ -102,10 +102,12 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
 /// have their shares, so the first of them has the sum of all.
 fn tell_of_connections<S: Store, Src>(Parts { consumer, settings, .. }: &Parts<S, Src>, connections: &ConnectionShare) {
     let Some(wanted) = connections.report() else { return };
-    let (own, formula) = (settings.connections(), settings.connections_formula());
+    let (own, direct, inbox) = (settings.connections(), settings.direct(), settings.inbox_concurrency());
+    let others = own - direct - inbox;
     tracing::info!(
         consumer,
-        "this worker can use {own} connections at once ({formula}), and all workers of this store together {wanted}, which is more \
+        "this worker can use {own} connections at once ({direct} by `.concurrency(..)`, {inbox} by `.inbox_concurrency(..)`, \
+         {others} to store deliveries and for statements of its own), and all workers of this store together {wanted}, which is more \
          than it has, so messages wait for connections: set `.connections({wanted})` to avoid this"
     );
 }

@@ -17,7 +17,7 @@ use super::{housekeeping, lane, outbox, receive};
 /// A running worker. Dropping it ends all of its tasks.
 pub(super) struct Tasks<S: Store, Src: Source> {
     pub(super) pipeline: Arc<Pipeline<S>>,
-    pub(super) queues: Arrivals<LeasedAcker<Src::Acker>>,
+    pub(super) queues: Arc<Arrivals<LeasedAcker<Src::Acker>>>,
     /// What waits for a lane.
     pub(super) lanes: Receiver<Arrival<LeasedAcker<Src::Acker>>>,
     pub(super) receiving: JoinSet<Src>,
@@ -35,7 +35,7 @@ impl<S: Store, Src: Source> Tasks<S, Src> {
         let (to_store, stored) =
             if stores_beside_lanes(&pipeline) { unbounded() } else { (to_lanes.clone(), lanes.clone()) };
         let (to_park, parked) = unbounded();
-        let queues = Arrivals { lanes: to_lanes, parked: to_park, to_store };
+        let queues = Arc::new(Arrivals { lanes: to_lanes, parked: to_park, to_store });
         let working = work(&pipeline, &queues, (&lanes, stored, parked));
         let beside = look_after(&pipeline);
         let receiving = receive(&pipeline, source, options, queues.clone());
@@ -68,7 +68,7 @@ fn work<S: Store, A: crate::Acker>(
 ) -> JoinSet<()> {
     let mut working = JoinSet::new();
     let settings = &pipeline.settings;
-    let Arrivals { lanes: to_lanes, parked: to_park, to_store } = queues.clone();
+    let (to_lanes, to_park, to_store) = (queues.lanes.clone(), queues.parked.clone(), queues.to_store.clone());
     if settings.inbox || stores_beside_lanes(pipeline) {
         let to_park = to_park.clone();
         spawn(&mut working, pipeline, "storing", |at| crate::inbox::store(at, stored, to_park));
@@ -105,7 +105,7 @@ fn receive<S: Store, Src: Source>(
     pipeline: &Arc<Pipeline<S>>,
     mut source: Src,
     options: SubscribeOptions,
-    to: Arrivals<LeasedAcker<Src::Acker>>,
+    to: Arc<Arrivals<LeasedAcker<Src::Acker>>>,
 ) -> JoinSet<Src> {
     let mut receiving = JoinSet::new();
     let at = pipeline.clone();

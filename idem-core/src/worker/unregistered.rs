@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::Error;
-use crate::store::{HandlerRows, History, Remedies, SEEN_RECENTLY};
+use crate::store::{KnownHandler, Remedies, SEEN_RECENTLY};
 
 /// The handlers that a worker has, to find rows of handlers that it does not have.
 pub(crate) struct Unregistered<'a> {
@@ -20,8 +20,8 @@ impl Unregistered<'_> {
     ///
     /// # Errors
     /// There are such rows. The text names each remedy.
-    pub(crate) fn check(&self, waiting: &[HandlerRows], cures: impl Fn(&str) -> Remedies) -> Result<(), Error> {
-        for (text, recently) in self.texts(waiting, cures) {
+    pub(crate) fn check(&self, known: &[KnownHandler], cures: impl Fn(&str) -> Remedies) -> Result<(), Error> {
+        for (text, recently) in self.texts(known, cures) {
             if !recently {
                 return Err(Error::Config(text));
             }
@@ -31,25 +31,29 @@ impl Unregistered<'_> {
     }
 
     /// Called while the worker runs. Warns of rows that would now prevent its start.
-    pub(crate) fn remind(&self, waiting: &[HandlerRows], cures: impl Fn(&str) -> Remedies) {
-        for (text, _) in self.texts(waiting, cures).filter(|(_, recently)| !recently) {
+    pub(crate) fn remind(&self, known: &[KnownHandler], cures: impl Fn(&str) -> Remedies) {
+        for (text, _) in self.texts(known, cures).filter(|(_, recently)| !recently) {
             tracing::warn!("{text}");
         }
     }
 
-    /// Returns the message for each handler that this worker does not have, and whether the handler was seen recently.
-    fn texts(&self, waiting: &[HandlerRows], cures: impl Fn(&str) -> Remedies) -> impl Iterator<Item = (String, bool)> {
+    /// Returns the message for each handler with rows that this worker does not have, and whether the handler was seen recently.
+    fn texts(&self, known: &[KnownHandler], cures: impl Fn(&str) -> Remedies) -> impl Iterator<Item = (String, bool)> {
         // The empty name stands for no handler, and every worker has it.
-        let strange = |row: &&HandlerRows| !row.handler.is_empty() && !self.names.contains(&row.handler.as_str());
-        waiting.iter().filter(strange).map(move |row| {
-            let recently = row.seen <= SEEN_RECENTLY;
-            (self.text(row, recently, &cures(&row.handler)), recently)
+        let strange = |known: &&KnownHandler| !known.name.is_empty() && !self.names.contains(&known.name.as_str());
+        known.iter().filter(|known| known.has_rows).filter(strange).map(move |known| {
+            let recently = known.seen <= SEEN_RECENTLY;
+            (self.text(known, recently, &cures(&known.name)), recently)
         })
     }
 
-    fn text(&self, row: &HandlerRows, recently: bool, cures: &Remedies) -> String {
+    fn text(
+        &self,
+        KnownHandler { name: handler, seen, .. }: &KnownHandler,
+        recently: bool,
+        cures: &Remedies,
+    ) -> String {
         let consumer = self.consumer;
-        let HandlerRows { handler, seen, .. } = row;
         let Remedies { part, dead_letter, .. } = cures;
         let seen = if recently {
             format!("and which a worker had {} ago: they wait for that one", ago(*seen))
@@ -74,31 +78,25 @@ fn ago(time: Duration) -> String {
     crate::age::shown(Duration::from_secs(if seconds < 120 { seconds } else { seconds / 60 * 60 }))
 }
 
-/// A handler of the worker.
-pub(super) struct Ours<'a> {
-    pub(super) name: &'a str,
-    /// Whether it needs no claims.
-    pub(super) is_natural: bool,
-}
-
 /// Returns a warning for each handler that this worker lacks and that has claims, if a handler of this worker has no
 /// history and needs claims. It is no error, and names none of this worker's handlers: handlers are also
-/// removed, added, and divided among workers. Those in `waiting` have been reported.
+/// removed, added, and divided among workers. `ours`: the names of the handlers, and whether they are natural, and so need no
+/// claims. `reports_rows`: those with rows have been reported.
 ///
 /// Claims that were pruned do not count: a copy that old is new under the old name, too. So a handler that was removed
 /// causes no warning after its retention.
 pub(super) fn renamed(
     consumer: &str,
-    ours: &[Ours<'_>],
-    histories: &[History],
-    waiting: &[HandlerRows],
+    ours: &[(&str, bool)],
+    known: &[KnownHandler],
+    reports_rows: bool,
 ) -> Vec<String> {
-    let is_ours = |old: &&History| ours.iter().any(|ours| ours.name == old.handler);
-    let is_reported = |old: &&History| waiting.iter().any(|row| row.handler == old.handler);
-    let is_new = |ours: &&Ours<'_>| !histories.iter().any(|known| known.handler == ours.name);
-    let is_needed = |old: &&History| old.has_claims && ours.iter().filter(is_new).any(|ours| !ours.is_natural);
-    let text = |old: &History| {
-        let History { handler, seen, .. } = old;
+    let is_ours = |old: &&KnownHandler| ours.iter().any(|(name, _)| *name == old.name);
+    let is_reported = |old: &&KnownHandler| reports_rows && old.has_rows;
+    let is_new = |(name, _): &&(&str, bool)| !known.iter().any(|known| known.has_processed && known.name == *name);
+    let is_needed =
+        |old: &&KnownHandler| old.has_claims && ours.iter().filter(is_new).any(|(_, is_natural)| !is_natural);
+    let text = |KnownHandler { name: handler, seen, .. }: &KnownHandler| {
         format!(
             "{consumer:?} has claims of the handler {handler:?}, which this worker does not have and which a worker had {} ago. \
              If a handler of this worker is that one under another name, its messages count as new: one that was processed runs \
@@ -108,13 +106,14 @@ pub(super) fn renamed(
             ago(*seen),
         )
     };
-    let missing = histories.iter().filter(|old| !is_ours(old) && !is_reported(old) && is_needed(old));
+    let missing = known.iter().filter(|old| !is_ours(old) && !is_reported(old) && is_needed(old));
     missing.map(text).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use crate::log_of_tests::text;
+    use crate::store::HandlerId;
 
     use super::*;
 
@@ -123,8 +122,23 @@ mod tests {
         Remedies { part: cure("PART"), dead_letter: cure("BURY"), ..Remedies::default() }
     }
 
-    fn waiting(handler: &str, seen: Duration) -> HandlerRows {
-        HandlerRows::new(handler, seen)
+    fn known(name: &str, seen: Duration) -> KnownHandler {
+        KnownHandler {
+            id: HandlerId(1),
+            consumer: "billing".to_owned(),
+            name: name.to_owned(),
+            formerly: Vec::new(),
+            seen,
+            retention: None,
+            has_claims: false,
+            has_processed: false,
+            has_rows: false,
+            namespace: None,
+        }
+    }
+
+    fn waiting(handler: &str, seen: Duration) -> KnownHandler {
+        KnownHandler { has_rows: true, ..known(handler, seen) }
     }
 
     const OURS: Unregistered<'_> = Unregistered { consumer: "billing", names: &["orders", "invoices"] };
@@ -165,18 +179,18 @@ mod tests {
         assert_eq!((log.matches("WARN").count(), log.contains("\"gone\"")), (1, true), "{log}");
     }
 
-    fn history(handler: &str, has_claims: bool) -> History {
-        History::new(handler, Duration::from_secs(180), has_claims)
+    fn history(handler: &str, has_claims: bool) -> KnownHandler {
+        KnownHandler { has_claims, has_processed: true, ..known(handler, Duration::from_secs(180)) }
     }
 
-    fn ours(name: &str) -> Ours<'_> {
-        Ours { name, is_natural: false }
+    fn ours(name: &str) -> (&str, bool) {
+        (name, false)
     }
 
     #[test]
     fn claims_of_a_handler_that_is_gone_are_a_warning_that_names_no_other_handler() {
         let ours = [ours("orders"), ours("invoices")];
-        let texts = renamed("billing", &ours, &[history("orders", true), history("refunds", true)], &[]);
+        let texts = renamed("billing", &ours, &[history("orders", true), history("refunds", true)], true);
         let [text] = &texts[..] else { panic!("{texts:?}") };
         for part in ["\"billing\"", "\"refunds\"", "3m ago", "formerly = \"refunds\"", "count as new"] {
             assert!(text.contains(part), "{part:?} is not in {text:?}");
@@ -186,20 +200,19 @@ mod tests {
 
     #[test]
     fn a_natural_handler_needs_no_claims_of_another_one() {
-        let ours = [ours("orders"), Ours { is_natural: true, ..ours("invoices") }];
-        let texts = renamed("billing", &ours, &[history("orders", true), history("refunds", true)], &[]);
+        let ours = [ours("orders"), ("invoices", true)];
+        let texts = renamed("billing", &ours, &[history("orders", true), history("refunds", true)], true);
         assert_eq!(texts, Vec::<String>::new());
     }
 
     #[test]
     fn nothing_is_reported_without_a_new_name_or_a_missing_one() {
         let all = ["orders", "invoices", "refunds"].map(|name| history(name, true));
-        let rows = [HandlerRows::new("refunds", Duration::ZERO)];
-        let cases: [(&[History], &[HandlerRows]); 4] =
-            [(&all, &[]), (&all[..1], &[]), (&[history("refunds", false)], &[]), (&all[2..], &rows)];
-        for (histories, waiting) in cases {
-            let texts = renamed("billing", &[ours("orders"), ours("invoices")], histories, waiting);
-            assert_eq!(texts, Vec::<String>::new(), "{histories:?}");
+        let reported = KnownHandler { has_rows: true, ..history("refunds", true) };
+        let cases: [&[KnownHandler]; 4] = [&all, &all[..1], &[history("refunds", false)], &[reported]];
+        for known in cases {
+            let texts = renamed("billing", &[ours("orders"), ours("invoices")], known, true);
+            assert_eq!(texts, Vec::<String>::new(), "{known:?}");
         }
     }
 }

@@ -10,8 +10,6 @@ use crate::{Error, Health, Relay, Sink, Source, Store, Worker};
 
 use super::builder::HasHandlers;
 
-type Run = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
-
 /// Several workers that run in one process and end together, with the relays of their outboxes.
 ///
 /// ```no_run
@@ -42,6 +40,7 @@ type Run = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 #[derive(Default)]
 pub struct Workers {
     members: Vec<Member>,
+    stop: CancellationToken,
 }
 
 /// A worker, or a relay.
@@ -50,7 +49,7 @@ struct Member {
     /// The consumer of the worker, or the outbox of the relay.
     name: String,
     health: Health,
-    start: Box<dyn FnOnce(CancellationToken) -> Run + Send>,
+    run: Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>,
 }
 
 impl Workers {
@@ -68,16 +67,16 @@ impl Workers {
         Stage: HasHandlers,
     {
         let (name, health) = (worker.parts.consumer.clone(), worker.parts.health.clone());
-        let start = move |stop: CancellationToken| -> Run { Box::pin(worker.run_until(stop.cancelled_owned())) };
-        self.members.push(Member { kind: "worker", name, health, start: Box::new(start) });
+        let run = Box::pin(worker.run_until(self.stop.clone().cancelled_owned()));
+        self.members.push(Member { kind: "worker", name, health, run });
         self
     }
 
     /// Adds a relay, which publishes what the handlers of a worker, or the application, stage in its outbox.
     pub fn relay<S: Store, K: Sink>(mut self, relay: Relay<S, K>) -> Self {
         let (name, health) = (relay.outbox().to_owned(), relay.health());
-        let start = move |stop: CancellationToken| -> Run { Box::pin(relay.run_until(stop.cancelled_owned())) };
-        self.members.push(Member { kind: "relay", name, health, start: Box::new(start) });
+        let run = Box::pin(relay.run_until(self.stop.clone().cancelled_owned()));
+        self.members.push(Member { kind: "relay", name, health, run });
         self
     }
 
@@ -113,10 +112,9 @@ impl Workers {
         if self.members.is_empty() {
             return Err(Error::Config("there is no worker to run: add one, `Workers::new().add(worker)`".to_owned()));
         }
-        let stop = CancellationToken::new();
+        let Self { members, stop } = self;
         let mut running = FuturesUnordered::new();
-        for Member { kind, name, start, .. } in self.members {
-            let run = start(stop.clone());
+        for Member { kind, name, run, .. } in members {
             running.push(async move { (kind, name, run.await) });
         }
         let mut shutdown = pin!(shutdown);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claims, CommitResult, InboxRows, RollbackResult, RowKind, Transactions, TxnState};
+use idem_core::store::{ClaimState, CommitResult, InboxRows, RollbackResult, RowKind, Transactions, TxnState};
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::sessions::{narrow, state};
@@ -74,7 +74,8 @@ async fn only_idem_commits_a_batch_however_it_begins() {
     world.schedule("d", Ok(Duration::ZERO)).await;
     let rows = world.take(RowKind::Ordinary, 2).await;
     let mut rows_start = world.store.begin(DEADLINE).await.unwrap();
-    let started = world.store.start(&mut rows_start, &rows.iter().collect::<Vec<_>>()).await.unwrap();
+    let started =
+        world.store.start(&mut rows_start, &rows.iter().collect::<Vec<_>>(), ClaimState::Processed).await.unwrap();
     assert_eq!(started, [true, true]);
 
     for mut txn in [beside, rows_start] {
@@ -160,7 +161,7 @@ async fn a_batch_can_reset_between_its_messages() {
         "SET LOCAL ROLE pg_read_all_stats",
         "SET SESSION AUTHORIZATION pg_read_all_stats",
         "SET LOCAL search_path TO nowhere; SET LOCAL TIME ZONE 'Asia/Tokyo'; SET lock_timeout = 1",
-        "SET LOCAL statement_timeout = 1; SET LOCAL idle_in_transaction_session_timeout = 7000",
+        "SET LOCAL statement_timeout = 7000; SET LOCAL idle_in_transaction_session_timeout = 7000",
         "CREATE TEMP TABLE staged (what text) ON COMMIT DROP; DECLARE rows CURSOR FOR SELECT * FROM staged",
     ]
     .into_iter()

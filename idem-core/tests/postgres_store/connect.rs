@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claims, CommitResult, Operator, OutboxRows, Transactions};
+use idem_core::store::{ClaimState, CommitResult, Consumers, OutboxRows, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{CallRows, Claims, CommitResult, StoreError, Transactions};
+use idem_core::store::{CommitResult, Consumers, InboxRows, StoreError, Transactions};
 use sqlx::{Connection, Executor};
 
 use crate::proxy::Proxy;

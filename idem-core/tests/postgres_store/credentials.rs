@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use idem_core::store::postgres::PostgresOptions;
-use idem_core::store::{Claims, CommitResult, Operator, StoreError, Transactions};
+use idem_core::store::{CommitResult, Consumers, StoreError, Transactions};
 use idem_core::{BoxError, Postgres};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};

@@ -1,6 +1,6 @@
 //! The fate of a transaction whose connection was dropped.
 
-use idem_core::store::{Claims, Fate, Ticket, Transactions};
+use idem_core::store::{Fate, Ticket, Transactions};
 use sqlx::Executor;
 
 use crate::world::{DEADLINE, backend, gone, handler_connection, raw, world};
@@ -35,7 +35,7 @@ async fn a_number_that_was_given_to_another_transaction_tells_nothing() {
 #[tokio::test]
 async fn a_number_without_a_claim_proves_nothing() {
     let Some(world) = world().await else { return };
-    let mut txn = world.store.begin_guarded(DEADLINE).await.unwrap();
+    let mut txn = world.store.begin_first(DEADLINE, None).await.unwrap().0;
     let ticket = world.store.ticket(&txn).unwrap();
     raw(&mut txn, "COMMIT").await;
     drop(txn);
@@ -74,7 +74,7 @@ async fn a_transaction_without_a_claim_has_no_fate_to_ask_for() {
     assert_eq!(world.store.ticket(&txn), None);
     world.store.rollback(txn).await.unwrap();
     world.process("a").await;
-    let (txn, _) = world.store.begin_with_claim(DEADLINE, &world.identity("a")).await.unwrap();
+    let (txn, _) = world.store.begin_first(DEADLINE, Some(&world.identity("a"))).await.unwrap();
     assert_eq!(world.store.ticket(&txn), None, "it is a duplicate");
     world.store.rollback(txn).await.unwrap();
 }

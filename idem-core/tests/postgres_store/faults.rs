@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use idem_core::store::postgres::Txn;
-use idem_core::store::{
-    ClaimState, Claims, CommitResult, InboxRows, NewRow, RowKind, StoreError, TakeLimit, Transactions,
-};
+use idem_core::store::{ClaimState, CommitResult, InboxRows, NewRow, RowKind, StoreError, TakeLimit, Transactions};
 use idem_core::{Delivery, Reason};
 use sqlx::{AssertSqlSafe, Executor};
 
@@ -90,7 +88,7 @@ async fn each_error_of_a_claim_has_a_cause_and_is_named_with_its_code() {
     for (n, (code, fault)) in CODES.iter().enumerate() {
         on_insert(&mut world, "processed_messages", &raises(code)).await;
         let (one, more) = (world.identity(&format!("{n} a")), world.identity(&format!("{n} b")));
-        let direct = world.store.begin_with_claim(DEADLINE, &one).await.unwrap_err();
+        let direct = world.store.begin_first(DEADLINE, Some(&one)).await.unwrap_err();
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
         let many = world.store.claim(&mut txn, &[&one, &more], ClaimState::Processed).await.unwrap_err();
         assert_eq!((whose(&direct), whose(&many)), (*fault, *fault), "{code}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{InboxRows, LookBack, RowKind, RowResult, Transactions};
+use idem_core::store::{ClaimState, InboxRows, LookBack, RowKind, RowResult, Transactions};
 use idem_core::{Error, Fingerprint, Inbox, Key};
 
 use crate::world::{DEADLINE, LEASE, World, world};
@@ -24,7 +24,7 @@ async fn a_suspect_behind_a_running_one_is_taken() {
     assert_eq!(rows.len(), 2);
     leases_pass(&mut world, 1.0).await;
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    assert_eq!(world.store.start(&mut txn, &[&rows[0]]).await.unwrap(), [true]);
+    assert_eq!(world.store.start(&mut txn, &[&rows[0]], ClaimState::Processed).await.unwrap(), [true]);
     assert!(world.store.poll_due(&[world.handler], LEASE, LookBack::default()).await.unwrap().suspect);
     let taken = world.take(RowKind::Suspect, 1).await;
     assert_eq!(taken.iter().map(|row| row.id).collect::<Vec<_>>(), [rows[1].id]);
@@ -38,11 +38,11 @@ async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
     world.schedule("lost", Ok(NOW)).await;
     let row = world.take(RowKind::Ordinary, 1).await.remove(0);
     let mut run = world.store.begin(DEADLINE).await.unwrap();
-    assert_eq!(world.store.start(&mut run, &[&row]).await.unwrap(), [true]);
-    world.store.refund_start(&row).await.unwrap();
+    assert_eq!(world.store.start(&mut run, &[&row], ClaimState::Processed).await.unwrap(), [true]);
+    world.store.record_result(&row, &RowResult::Refunded).await.unwrap();
     world.store.rollback(run).await.unwrap();
-    world.store.refund_start(&row).await.unwrap();
-    world.store.refund_start(&row).await.unwrap();
+    world.store.record_result(&row, &RowResult::Refunded).await.unwrap();
+    world.store.record_result(&row, &RowResult::Refunded).await.unwrap();
     let taken = "SELECT count(*) FROM inbox_messages WHERE crash_count = 0 AND locked_by IS NOT NULL";
     assert_eq!(world.number(taken).await, 1);
     assert!(world.store.record_result(&row, &RowResult::GivenBack { due: NOW }).await.unwrap());

@@ -1,7 +1,7 @@
 //! The isolation of the transactions of messages.
 
 use idem_core::store::postgres::{Isolation, Txn};
-use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claimed, CommitResult, StoreError, Transactions};
 use sqlx::Executor;
 
 use crate::world::{DEADLINE, World, handler_connection, world_with};
@@ -24,7 +24,7 @@ async fn handlers_run_with_the_isolation_that_was_chosen() {
     ] {
         let Some(world) = world_with(|options| options.isolation(chosen)).await else { return };
         let mut begun = world.store.begin(DEADLINE).await.unwrap();
-        let mut guarded = world.store.begin_guarded(DEADLINE).await.unwrap();
+        let mut guarded = world.store.begin_first(DEADLINE, None).await.unwrap().0;
         let mut claimed = world.claimed("a").await;
         for txn in [&mut begun, &mut guarded, &mut claimed] {
             assert_eq!(level(txn).await, name);
@@ -40,7 +40,7 @@ async fn a_claim_that_waited_under_another_isolation_is_made_again_and_finds_a_d
     let identity = world.identity("a");
     let first = world.claimed("a").await;
     let (store, copy) = (world.store.clone(), identity.clone());
-    let second = tokio::spawn(async move { store.begin_with_claim(DEADLINE, &copy).await });
+    let second = tokio::spawn(async move { store.begin_first(DEADLINE, Some(&copy)).await });
     let waits = "SELECT count(*) FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
                  WHERE a.wait_event_type = 'Lock' AND l.relation = 'processed_messages'::regclass";
     while world.number(waits).await == 0 {
@@ -51,7 +51,7 @@ async fn a_claim_that_waited_under_another_isolation_is_made_again_and_finds_a_d
         Ok((_, Claimed::Found(Some(_)))) | Err(StoreError::Serialization(_)) => {}
         other => panic!("{:?}", other.map(|(_, claimed)| claimed)),
     }
-    let (txn, again) = world.store.begin_with_claim(DEADLINE, &identity).await.unwrap();
+    let (txn, again) = world.store.begin_first(DEADLINE, Some(&identity)).await.unwrap();
     assert!(matches!(again, Claimed::Found(Some(_))), "{again:?}");
     world.store.rollback(txn).await.unwrap();
 }

@@ -1,6 +1,6 @@
 //! The time limits of a transaction, and the errors that mean that it is tried again.
 
-use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claimed, CommitResult, ErrorClass, StoreError, Transactions};
 use sqlx::Executor;
 
 use crate::world::{DEADLINE, backend, committed, fresh, handler_connection, raw, world};
@@ -13,8 +13,9 @@ async fn a_handlers_lost_race_is_known_through_wrappers() {
         .execute(sqlx::raw_sql("DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40P01'; END $$"))
         .await
         .unwrap_err();
-    assert!(world.store.lost_race(&std::io::Error::other(error)));
-    assert!(!world.store.lost_race(&std::io::Error::other("40P01")));
+    let class = |error: &std::io::Error| world.store.classify_error(None, error);
+    assert_eq!(class(&std::io::Error::other(error)), ErrorClass::Deadlock);
+    assert_eq!(class(&std::io::Error::other("40P01")), ErrorClass::Ordinary);
     world.store.rollback(txn).await.unwrap();
 }
 
@@ -49,7 +50,7 @@ async fn a_claim_waits_for_a_lock_on_its_table_as_for_another_claim() {
     let lock = sqlx::raw_sql("BEGIN; LOCK TABLE processed_messages IN ACCESS EXCLUSIVE MODE");
     world.other.execute(lock).await.unwrap();
     let identity = world.identity("waits");
-    let claim = world.store.begin_with_claim(DEADLINE, &identity).await;
+    let claim = world.store.begin_first(DEADLINE, Some(&identity)).await;
     assert!(matches!(claim, Err(StoreError::LockTimeout)), "{claim:?}");
     world.other.execute(sqlx::raw_sql("ROLLBACK")).await.unwrap();
     world.process("waits").await;
@@ -63,7 +64,7 @@ async fn a_claim_that_waits_for_another_and_loses_finds_that_one() {
     let (store, copy) = (world.store.clone(), world.identity(&key));
     let claim = tokio::spawn(async move {
         loop {
-            match store.begin_with_claim(DEADLINE, &copy).await {
+            match store.begin_first(DEADLINE, Some(&copy)).await {
                 // The machine is busy, and the other transaction is still open.
                 Err(StoreError::LockTimeout) => {}
                 claimed => break claimed,
@@ -107,8 +108,8 @@ async fn a_transaction_has_the_limits_of_its_handler() {
     let url = world.url_with("lock_timeout", "7s");
     world.store = idem_core::Postgres::options(&url).schema(&world.schema).connect().await.unwrap();
     let mut guarded = world.store.begin(DEADLINE).await.unwrap();
-    world.store.guard(&mut guarded).await.unwrap();
-    let guarded_at_once = world.store.begin_guarded(DEADLINE).await.unwrap();
+    world.store.claim(&mut guarded, &[], ClaimState::Processed).await.unwrap();
+    let guarded_at_once = world.store.begin_first(DEADLINE, None).await.unwrap().0;
     for mut txn in [world.claimed("limits").await, guarded, guarded_at_once] {
         for (setting, value) in [
             ("lock_timeout", "7s"),
@@ -135,7 +136,7 @@ async fn a_message_without_a_claim_waits_for_locks_as_the_session_does_whatever_
     world.store = options.connections(2).connect().await.unwrap();
     let mut sessions = Vec::new();
     for commits in [true, false, true] {
-        let mut txn = world.store.begin_guarded(DEADLINE).await.unwrap();
+        let mut txn = world.store.begin_first(DEADLINE, None).await.unwrap().0;
         let shown = sqlx::query_scalar::<_, String>("SHOW lock_timeout").fetch_one(handler_connection(&mut txn)).await;
         assert_eq!(shown.unwrap(), "7s");
         sessions.push(backend(handler_connection(&mut txn)).await);
@@ -149,7 +150,7 @@ async fn a_message_without_a_claim_waits_for_locks_as_the_session_does_whatever_
     assert!(sessions.iter().all(|session| *session == sessions[0]), "{sessions:?}");
     // A claim in this session has another lock timeout, which ends with its transaction.
     committed(world.store.commit(world.claimed("a").await).await);
-    let mut txn = world.store.begin_guarded(DEADLINE).await.unwrap();
+    let mut txn = world.store.begin_first(DEADLINE, None).await.unwrap().0;
     let shown = sqlx::query_scalar::<_, String>("SHOW lock_timeout").fetch_one(handler_connection(&mut txn)).await;
     assert_eq!(shown.unwrap(), "7s");
     world.store.rollback(txn).await.unwrap();

@@ -22,7 +22,7 @@ async fn stage_after(world: &World, key: &str, sql: &'static str, message: Stage
     let outbox = world.store.register_outbox("billing").await.unwrap();
     let mut txn = world.claimed(key).await;
     raw(&mut txn, sql).await;
-    world.store.stage(&mut txn, outbox, vec![message]).unwrap();
+    world.store.stage(&mut txn, outbox, vec![message], Vec::new());
     world.store.commit(txn).await
 }
 
@@ -62,7 +62,7 @@ async fn a_table_that_is_gone_is_no_failure_of_the_handler() {
     sqlx::query("ALTER TABLE outbox_messages RENAME TO gone").execute(&mut world.other).await.unwrap();
     for (key, staged) in ["a", "b"].into_iter().zip(both()) {
         let mut txn = world.claimed(key).await;
-        world.store.stage(&mut txn, outbox, vec![staged]).unwrap();
+        world.store.stage(&mut txn, outbox, vec![staged], Vec::new());
         let done = world.store.commit(txn).await;
         assert!(matches!(done, CommitResult::Unknown(_)), "{done:?}");
     }
@@ -81,7 +81,7 @@ async fn a_locked_outbox_keeps_no_connection_from_opening() {
     sqlx::raw_sql("COMMIT").execute(&mut world.other).await.unwrap();
     let outbox = world.store.register_outbox("billing").await.unwrap();
     for (mut txn, staged) in [one, other].into_iter().zip(both()) {
-        world.store.stage(&mut txn, outbox, vec![staged, message("and another")]).unwrap();
+        world.store.stage(&mut txn, outbox, vec![staged, message("and another")], Vec::new());
         committed(world.store.commit(txn).await);
     }
     assert_eq!(world.number("SELECT count(*) FROM outbox_messages").await, 4);
@@ -99,7 +99,7 @@ async fn a_connection_that_has_staged_refuses_the_same() {
     let outbox = world.store.register_outbox("billing").await.unwrap();
     sqlx::query("ALTER TABLE outbox_messages RENAME TO gone").execute(&mut world.other).await.unwrap();
     let mut txn = world.claimed("gone").await;
-    world.store.stage(&mut txn, outbox, vec![message("gone")]).unwrap();
+    world.store.stage(&mut txn, outbox, vec![message("gone")], Vec::new());
     let done = world.store.commit(txn).await;
     assert!(matches!(done, CommitResult::Unknown(_)), "{done:?}");
     assert_eq!((world.number("SELECT count(*) FROM gone").await, world.claims().await), (2, 2));
@@ -132,7 +132,7 @@ async fn an_application_stages_in_its_own_transaction() {
     outbox.stage(&mut tx, []).await.unwrap();
     assert_eq!(world.number(STAGED).await, 0, "it is not committed");
     tx.commit().await.unwrap();
-    let rung = world.store.bell().unwrap().listen();
+    let rung = world.store.facts().bell.listen();
     outbox.wake();
     assert!(rung.has_changed().unwrap(), "relays of this process are woken");
     let query = "SELECT convert_from(payload, 'UTF8') FROM outbox_messages ORDER BY id";
@@ -293,7 +293,7 @@ async fn a_commit_of_messages_that_does_not_arrive_is_not_done() {
     let outbox = world.store.register_outbox("billing").await.unwrap();
     for (n, staged) in both().into_iter().enumerate() {
         let mut txn = world.claimed(&format!("silent {n}")).await;
-        world.store.stage(&mut txn, outbox, vec![staged]).unwrap();
+        world.store.stage(&mut txn, outbox, vec![staged], Vec::new());
         proxy.fall_silent();
         tokio::time::pause();
         let done = world.store.commit(txn).await;
@@ -313,7 +313,7 @@ async fn a_commit_without_an_answer_has_staged_what_it_has_claimed() {
     let outbox = world.store.register_outbox("billing").await.unwrap();
     for (expected, staged) in (1..).zip(both()) {
         let mut txn = world.claimed(&format!("lost {expected}")).await;
-        world.store.stage(&mut txn, outbox, vec![staged]).unwrap();
+        world.store.stage(&mut txn, outbox, vec![staged], Vec::new());
         proxy.lose_the_answer_to_commit();
         let done = world.store.commit(txn).await;
         assert!(matches!(done, CommitResult::Unknown(_)), "{done:?}");
@@ -357,8 +357,8 @@ async fn a_message_with_the_id_of_a_dead_letter_is_given_up() {
 async fn a_relay_is_refused_on_a_store_with_fewer_than_four_connections() {
     for connections in 2..=4 {
         let Some(world) = world_with(|options| options.connections(connections)).await else { return };
-        match world.store.check_relay() {
-            Ok(()) => assert_eq!(connections, 4),
+        match world.store.facts().connections.add_relay(1) {
+            Ok(_) => assert_eq!(connections, 4),
             Err(Error::Config(why)) => assert!(connections < 4 && why.contains("`.connections(4)`"), "{why}"),
             Err(other) => panic!("{other:?}"),
         }

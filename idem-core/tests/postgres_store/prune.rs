@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use idem_core::Postgres;
-use idem_core::store::{Claims, CommitResult, Operator, Pruned, Transactions};
+use idem_core::store::{CommitResult, Consumers, Pruned, Transactions};
 
 use crate::world::{DEADLINE, World, world};
 

@@ -1,6 +1,6 @@
 //! The session of one of idem's own statements that the server refuses.
 
-use idem_core::store::{ClaimState, Claims, Transactions};
+use idem_core::store::{ClaimState, Transactions};
 use sqlx::Executor;
 
 use crate::sessions::narrow;

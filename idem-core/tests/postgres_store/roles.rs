@@ -1,6 +1,6 @@
 //! Roles of the database: what they may do, and how their commits last.
 
-use idem_core::store::{Claims, Transactions};
+use idem_core::store::{Consumers, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 

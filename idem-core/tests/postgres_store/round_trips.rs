@@ -1,6 +1,6 @@
 //! The cost of one message in addition to the handler's statements.
 
-use idem_core::store::{Claimed, Claims, CommitResult, InboxRows, LocalMessage, OutboxRows, RowKind, Transactions};
+use idem_core::store::{ClaimState, Claimed, CommitResult, InboxRows, LocalMessage, OutboxRows, RowKind, Transactions};
 use idem_core::{Delivery, Outgoing, StagedMessage};
 use sqlx::Connection;
 
@@ -53,7 +53,7 @@ async fn a_delivery_without_a_claim_costs_two_round_trips_and_makes_no_row() {
     let mut costs = Vec::new();
     for _ in 0..3 {
         proxy.trips();
-        let mut txn = world.store.begin_guarded(DEADLINE).await.unwrap();
+        let mut txn = world.store.begin_first(DEADLINE, None).await.unwrap().0;
         let begun = proxy.trips();
         effect(&world.schema, handler_connection(&mut txn)).await;
         proxy.trips();
@@ -71,7 +71,7 @@ async fn a_batch_without_claims_costs_three_round_trips_and_leaves_no_row() {
     for _ in 0..3 {
         proxy.trips();
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
-        world.store.guard(&mut txn).await.unwrap();
+        world.store.claim(&mut txn, &[], ClaimState::Processed).await.unwrap();
         let begun = proxy.trips();
         effect(&world.schema, handler_connection(&mut txn)).await;
         proxy.trips();
@@ -104,13 +104,13 @@ async fn staged_messages_cost_no_further_round_trip_unless_they_are_large() {
         proxy.trips();
         let mut txn = world.claimed(&place.to_string()).await;
         let message = |_| StagedMessage::new(uuid::Uuid::new_v4(), Outgoing::new("orders", vec![b'x'; size]).key(7));
-        world.store.stage(&mut txn, outbox, (0..published).map(message).collect()).unwrap();
         let local = |n| LocalMessage {
             identity: world.identity(&format!("{place} {n}")),
             delivery: Delivery::new("local", vec![b'x'; size]),
             provider_key: None,
         };
-        world.store.stage_local(&mut txn, (0..locals).map(local).collect()).unwrap();
+        let outgoing = (0..published).map(message).collect();
+        world.store.stage(&mut txn, outbox, outgoing, (0..locals).map(local).collect());
         assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
         let trips = proxy.trips();
         let is_first = place < cases.len();
@@ -126,7 +126,7 @@ async fn staged_messages_cost_no_further_round_trip_in_a_batch_and_from_the_inbo
     let outbox = world.store.register_outbox("billing").await.unwrap();
     let stage = |txn: &mut idem_core::store::postgres::Txn, messages: usize| {
         let message = |_| StagedMessage::new(uuid::Uuid::new_v4(), Outgoing::new("orders", "{}"));
-        world.store.stage(txn, outbox, (0..messages).map(message).collect()).unwrap();
+        world.store.stage(txn, outbox, (0..messages).map(message).collect(), Vec::new());
     };
     let mut costs = Vec::new();
     for (round, messages) in [("warm", 2), ("plain", 0), ("staged", 2)] {
@@ -142,7 +142,7 @@ async fn staged_messages_cost_no_further_round_trip_in_a_batch_and_from_the_inbo
         proxy.trips();
         let row = world.take(RowKind::Ordinary, 1).await.remove(0);
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
-        assert_eq!(world.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
+        assert_eq!(world.store.start(&mut txn, &[&row], ClaimState::Processed).await.unwrap(), [true]);
         stage(&mut txn, messages);
         assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
         costs.push(proxy.trips());
@@ -158,7 +158,7 @@ async fn a_duplicate_costs_one_round_trip_beside_the_end_of_its_transaction() {
     for _ in 0..3 {
         proxy.trips();
         let copy = world.identity("a");
-        let claim = world.store.begin_with_claim(DEADLINE, &copy);
+        let claim = world.store.begin_first(DEADLINE, Some(&copy));
         let (txn, claimed) = claim.await.unwrap();
         let claim = proxy.trips();
         let Claimed::Found(Some(existing)) = claimed else { panic!("{claimed:?}") };
@@ -179,7 +179,7 @@ async fn a_run_from_the_inbox_costs_four_round_trips_with_its_take() {
         proxy.trips();
         let row = world.take(RowKind::Ordinary, 1).await.remove(0);
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
-        assert_eq!(world.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
+        assert_eq!(world.store.start(&mut txn, &[&row], ClaimState::Processed).await.unwrap(), [true]);
         assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
         costs = proxy.trips();
     }

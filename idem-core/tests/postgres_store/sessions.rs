@@ -1,6 +1,6 @@
 //! Changes that a handler makes to its session; the next message does not see them.
 
-use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, Identity, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claimed, CommitResult, ErrorClass, Identity, StoreError, Transactions};
 use idem_core::{Fingerprint, Key, Postgres};
 use sqlx::{AssertSqlSafe, Connection as _, Executor, PgConnection};
 
@@ -64,7 +64,7 @@ async fn what_is_not_supported_closes_no_session() {
     let locks = "SELECT count(*) FROM pg_class FOR UPDATE";
     let error = handler_connection(&mut txn).execute(locks).await.unwrap_err();
     assert_eq!(error.as_database_error().unwrap().code().as_deref(), Some("0A000"));
-    world.store.failed_with(&mut txn, &error);
+    world.store.classify_error(Some(&mut txn), &error);
     world.store.rollback(txn).await.unwrap();
     assert_eq!(backend(handler_connection(&mut world.claimed("next").await)).await, pid);
 }
@@ -237,19 +237,19 @@ async fn a_claim_is_found_again_however_the_database_reads_and_writes_bytes() {
     for (setting, value) in [("standard_conforming_strings", "off"), ("bytea_output", "escape")] {
         let store = Postgres::options(world.url_with(setting, value)).schema(&world.schema).connect().await.unwrap();
         store.ping().await.unwrap();
-        let (txn, claimed) = store.begin_with_claim(DEADLINE, &identity).await.unwrap();
+        let (txn, claimed) = store.begin_first(DEADLINE, Some(&identity)).await.unwrap();
         assert!(claimed.is_new(), "{setting}: {claimed:?}");
         committed(store.commit(txn).await);
         // By a statement with bound values, as a batch does; by a text, as a delivery does.
         let found = [
             {
                 let mut txn = world.store.begin(DEADLINE).await.unwrap();
-                let found = store.existing_claims(&mut txn, &[&identity]).await.unwrap();
+                let found = store.existing_claims(&mut txn, &[&identity], true).await.unwrap();
                 world.store.rollback(txn).await.unwrap();
                 found[0]
             },
             {
-                let claim = store.begin_with_claim(DEADLINE, &identity).await;
+                let claim = store.begin_first(DEADLINE, Some(&identity)).await;
                 let (txn, claimed) = claim.unwrap();
                 store.rollback(txn).await.unwrap();
                 let Claimed::Found(found) = claimed else { panic!("{setting}: {claimed:?}") };
@@ -308,7 +308,8 @@ async fn a_statement_that_was_prepared_by_sql_closes_the_session_in_which_the_ne
         let mut second = world.claimed(&format!("second {n}")).await;
         let error = handler_connection(&mut second).execute(prepare()).await.unwrap_err();
         assert_eq!(error.as_database_error().unwrap().code().as_deref(), Some("42P05"));
-        assert!(world.store.failed_with(&mut second, &error), "it runs again at once, uncharged");
+        let class = world.store.classify_error(Some(&mut second), &error);
+        assert_eq!(class, ErrorClass::Outdated, "it runs again at once, uncharged");
         world.store.rollback(second).await.unwrap();
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::postgres::{PostgresOptions, Txn};
 use idem_core::store::{
-    ClaimState, Claims, CommitResult, HandlerId, Identity, InboxRows, NewRow, Row, RowKind, TakeLimit, Transactions,
+    ClaimState, CommitResult, Consumers, HandlerId, Identity, InboxRows, NewRow, Row, RowKind, TakeLimit, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -84,7 +84,7 @@ impl World {
     /// Begins and makes a claim.
     pub(crate) async fn claimed(&self, key: &str) -> Txn {
         let identity = self.identity(key);
-        let claim = self.store.begin_with_claim(DEADLINE, &identity);
+        let claim = self.store.begin_first(DEADLINE, Some(&identity));
         let (txn, claimed) = claim.await.unwrap();
         assert!(claimed.is_new());
         txn

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Delivery;
-use idem_core::store::{ClaimState, Claims, InboxRows, NewRow, StoreError, Transactions};
+use idem_core::store::{ClaimState, InboxRows, NewRow, StoreError, Transactions};
 
 use crate::world::{LONG, World, run};
 

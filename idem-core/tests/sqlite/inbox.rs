@@ -1,6 +1,6 @@
 //! Inbox rows of several handlers.
 
-use idem_core::store::{Claims, InboxRows, RowKind, TakeLimit};
+use idem_core::store::{Consumers, InboxRows, RowKind, TakeLimit};
 use uuid::Uuid;
 
 use crate::world::{LONG, World};

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claims, Transactions};
+use idem_core::store::{ClaimState, Consumers, Transactions};
 use idem_core::{Error, Sqlite};
 
 use crate::world::{Dir, LONG, World, lent};

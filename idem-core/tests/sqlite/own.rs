@@ -1,7 +1,7 @@
 //! Claims and staged messages in transactions of the application's own.
 
 use futures_util::FutureExt as _;
-use idem_core::store::{OutboxRead, OutboxRows, OwnClaim};
+use idem_core::store::{OutboxRead, OutboxRows, OwnClaim, Transactions};
 use idem_core::{Error, Fingerprint, Key, Outgoing, Sqlite, StoreOutbox};
 use sqlx::{Connection, SqliteConnection};
 
@@ -25,7 +25,7 @@ async fn an_application_claims_and_stages_in_its_own_transaction() {
         }
         assert_eq!(world.count(STAGED).await, expected);
     }
-    let rung = store.bell().unwrap().listen();
+    let rung = store.facts().bell.listen();
     outbox.wake();
     assert!(rung.has_changed().unwrap(), "relays of this process are woken");
     for (text, expected) in [("1", OwnClaim::Duplicate), ("2", OwnClaim::Conflict)] {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{CommitResult, Operator, Pruned, Transactions};
+use idem_core::store::{CommitResult, Consumers, Pruned, Transactions};
 
 use crate::world::World;
 

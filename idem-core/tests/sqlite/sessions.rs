@@ -1,6 +1,6 @@
 //! Changes that a handler makes to its connection; the next message does not see them.
 
-use idem_core::store::{ClaimState, Claims, CommitResult, Transactions, TxnState};
+use idem_core::store::{ClaimState, CommitResult, Transactions, TxnState};
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::LockedSqliteHandle;
 

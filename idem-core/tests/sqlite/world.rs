@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use idem_core::store::sqlite::{SqliteOptions, Txn};
-use idem_core::store::{ClaimState, Claims, CommitResult, HandlerId, Identity, InboxRows, NewRow, Transactions};
+use idem_core::store::{ClaimState, CommitResult, Consumers, HandlerId, Identity, InboxRows, NewRow, Transactions};
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, Sqlite};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions};
@@ -80,7 +80,7 @@ impl World {
     /// A transaction with a new claim of this key, as a handler gets it.
     pub(crate) async fn claimed(&self, key: &str) -> Txn {
         let identity = self.identity(key);
-        let claim = self.store.begin_with_claim(LONG, &identity);
+        let claim = self.store.begin_first(LONG, Some(&identity));
         let (txn, claimed) = claim.await.unwrap();
         assert!(claimed.is_new());
         txn
@@ -107,7 +107,7 @@ impl World {
     /// Whether the claim is dated; `None` if there is no claim.
     pub(crate) async fn dated(&self, key: &str) -> Option<bool> {
         let mut txn = self.store.begin(LONG).await.unwrap();
-        let existing_claims = self.store.existing_claims(&mut txn, &[&self.identity(key)]).await.unwrap();
+        let existing_claims = self.store.existing_claims(&mut txn, &[&self.identity(key)], true).await.unwrap();
         self.store.rollback(txn).await.unwrap();
         existing_claims[0].map(|existing_claim| existing_claim.age.is_some())
     }

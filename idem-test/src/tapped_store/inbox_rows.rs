@@ -1,17 +1,19 @@
 //! The inbox rows of a tapped store.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idem_core::Store;
 use idem_core::store::{
-    DueRows, HandlerId, Identity, InboxRows, LookBack, NewRow, Row, RowKind, RowResult, StoreError, TakeLimit,
+    Caller, ClaimState, DueRows, HandlerId, Identity, InboxRows, LeftCalls, LookBack, NewRow, Row, RowKind, RowResult,
+    StoreError, TakeLimit, TakenCalls,
 };
 use uuid::Uuid;
 
 use crate::harness::Crash;
 
+use super::calling::key;
 use super::doing::OF_ROW;
-use super::taking::{answered, crashed, recorded};
+use super::taking::{answered, crashed, leased, recorded};
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
@@ -32,7 +34,15 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.tap.statement(self.within.count_duplicates(&mut txn.within, identities)).await
     }
 
-    async fn start(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
+    async fn start(
+        &self,
+        txn: &mut TappedTxn<S::Txn, T>,
+        rows: &[&Row],
+        state: ClaimState,
+    ) -> Result<Vec<bool>, StoreError> {
+        if state == ClaimState::Waiting {
+            return self.tap.statement(self.within.start(&mut txn.within, rows, state)).await;
+        }
         for row in rows {
             self.tap.before("start", row.identity.key.as_bytes()).await?;
         }
@@ -40,7 +50,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         for row in rows {
             steps.push(self.begins("started", &row.identity, String::new()).await);
         }
-        let started = self.tap.statement(self.within.start(&mut txn.within, rows)).await;
+        let started = self.tap.statement(self.within.start(&mut txn.within, rows, state)).await;
         for (place, (step, row)) in steps.into_iter().zip(rows).enumerate() {
             let has = started.as_ref().is_ok_and(|started| started[place]);
             txn.doing.begun(step, &row.identity, OF_ROW, has);
@@ -50,10 +60,6 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
             self.tap.reach(Crash::AfterClaim).await;
         }
         Ok(started)
-    }
-
-    async fn remove(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, StoreError> {
-        self.tap.statement(self.within.remove(&mut txn.within, row)).await
     }
 
     async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, since: LookBack) -> Result<DueRows, StoreError> {
@@ -86,6 +92,56 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         Ok(rows)
     }
 
+    async fn take_calls(
+        &self,
+        callers: &[Caller],
+        limit: usize,
+        since: Option<Duration>,
+        token: Uuid,
+    ) -> Result<TakenCalls, StoreError> {
+        self.tap.before("take_calls", &[]).await?;
+        if since.is_none() {
+            self.tap.before("take_all_calls", &[]).await?;
+        }
+        if !self.tap.may_take_calls() {
+            return Ok(TakenCalls::new(Vec::new(), Instant::now()));
+        }
+        let changed = |caller: &Caller| Caller { lease: self.tap.lease_of_call(caller.lease), ..caller.clone() };
+        let changed: Vec<Caller> = callers.iter().map(changed).collect();
+        let step = self.begins_any("call-taken").await;
+        let take = self.within.take_calls(&changed, limit, since, token);
+        let taken = self.tap.watched("take_calls", take).await;
+        self.called.answered(step, callers, token, &taken);
+        let mut taken = taken?;
+        for row in &mut taken.rows {
+            let asked = callers.iter().find(|caller| caller.handler == row.identity.handler);
+            self.tap.taken_for_call(row, asked.map_or(Duration::ZERO, |caller| caller.lease));
+        }
+        if !taken.rows.is_empty() {
+            self.tap.before("taken_calls", &[]).await?;
+            taken.since = self.tap.since(taken.since);
+        }
+        Ok(taken)
+    }
+
+    async fn date_call(&self, row: &Row, lease: Duration) -> Result<Option<Instant>, StoreError> {
+        self.tap.before("date_call", row.identity.key.as_bytes()).await?;
+        let lease = self.tap.lease_of_call(lease);
+        let step = self.begins("call-dated", &row.identity, format!("{} {}", key(row), leased(lease))).await;
+        let dated = self.tap.statement(self.within.date_call(row, lease)).await;
+        answered(step, dated.as_ref().map(Option::is_some));
+        let dated = dated?;
+        if dated.is_none() {
+            self.tap.call_has_ended();
+        }
+        self.tap.before("call_is_dated", row.identity.key.as_bytes()).await?;
+        Ok(dated.map(|since| self.tap.since(since)))
+    }
+
+    async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {
+        self.within.release_calls(handlers).await
+    }
+
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
         self.within.extend(token, ids, lease).await
     }
@@ -99,27 +155,36 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
-        self.tap.before("record_result", row.identity.key.as_bytes()).await?;
+        let key = row.identity.key.as_bytes();
+        let (method, answer) = match result {
+            RowResult::Refunded => ("refund_start", Some("start_is_refunded")),
+            RowResult::Called(_) => ("record_call", Some("call_is_recorded")),
+            _ => ("record_result", None),
+        };
+        self.tap.before(method, key).await?;
         let (name, values) = recorded(row, result);
         let step = self.begins(name, &row.identity, values).await;
-        let recorded = self.tap.statement(self.within.record_result(row, result)).await;
+        let record = self.within.record_result(row, result);
+        let is_call = matches!(result, RowResult::Called(_));
+        let recorded = match is_call {
+            true => self.tap.watched(method, record).await,
+            false => self.tap.statement(record).await,
+        };
         answered(step, recorded.as_ref().copied());
-        recorded
+        if is_call {
+            self.tap.call_has_ended();
+        }
+        let recorded = recorded?;
+        // The answer may be lost.
+        if let Some(answer) = answer {
+            self.tap.before(answer, key).await?;
+        }
+        Ok(recorded)
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
         self.tap.before("is_scheduled", identity.key.as_bytes()).await?;
         self.tap.statement(self.within.is_scheduled(identity)).await
-    }
-
-    async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {
-        self.tap.before("refund_start", row.identity.key.as_bytes()).await?;
-        let step = self.begins("refunded", &row.identity, String::new()).await;
-        let refunded = self.tap.statement(self.within.refund_start(row)).await;
-        answered(step, refunded.as_ref().map(|()| true));
-        refunded?;
-        // The answer may be lost.
-        self.tap.before("start_is_refunded", row.identity.key.as_bytes()).await
     }
 
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {

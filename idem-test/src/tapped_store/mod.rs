@@ -3,15 +3,13 @@
 //! | files | contents |
 //! |---|---|
 //! | `tapped`, `over`, `through` | the store and its tap; its handlers; their parameters |
-//! | `transactions`, `claims`, `inbox_rows`, `call_rows`, `outbox_rows`, `operator` | its methods, by trait |
+//! | `transactions`, `inbox_rows`, `outbox_rows`, `consumers` | its methods, by trait |
 //! | `doing`, `taking`, `calling`, `relay` | for the trace: the writes of a transaction; rows; calls; relays |
 
-mod call_rows;
 mod calling;
-mod claims;
+mod consumers;
 mod doing;
 mod inbox_rows;
-mod operator;
 mod outbox_rows;
 mod over;
 mod relay;

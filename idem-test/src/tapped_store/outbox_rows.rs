@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Bell, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows,
-    OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox,
+    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats,
+    Page, PublishFailure, RowRef, StoreError, UnreadOutbox,
 };
 use idem_core::{Error, StagedMessage, Store};
 use uuid::Uuid;
@@ -22,21 +22,10 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         outbox: OutboxId,
-        messages: Vec<StagedMessage>,
-    ) -> Result<(), StoreError> {
-        self.within.stage(&mut txn.within, outbox, messages)
-    }
-
-    fn check_relay(&self) -> Result<(), Error> {
-        self.within.check_relay()
-    }
-
-    fn stage_local(&self, txn: &mut TappedTxn<S::Txn, T>, messages: Vec<LocalMessage>) -> Result<(), StoreError> {
-        self.within.stage_local(&mut txn.within, messages)
-    }
-
-    fn bell(&self) -> Option<&Bell> {
-        self.within.bell()
+        outgoing: Vec<StagedMessage>,
+        local: Vec<LocalMessage>,
+    ) {
+        self.within.stage(&mut txn.within, outbox, outgoing, local);
     }
 
     async fn lease_outbox(
@@ -112,11 +101,7 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         self.within.dead_outgoing(outbox, page).await
     }
 
-    async fn replay_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
-        self.within.replay_outgoing(outbox, id).await
-    }
-
-    async fn discard_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
-        self.within.discard_outgoing(outbox, id).await
+    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Result<bool, StoreError> {
+        self.within.remove_dead_outgoing(outbox, id, again).await
     }
 }

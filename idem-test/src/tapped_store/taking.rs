@@ -8,6 +8,8 @@ use uuid::Uuid;
 
 use crate::trace::{Step, Subject};
 
+use super::calling;
+
 /// The takes that had no answer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Takes(Arc<Mutex<Vec<Unanswered>>>);
@@ -92,6 +94,8 @@ pub(super) fn recorded(row: &Row, result: &RowResult) -> (&'static str, String) 
         RowResult::Released { .. } => ("released", String::new()),
         RowResult::LeftToCall { .. } => ("left-to-call", String::new()),
         RowResult::Dead { .. } => ("rejected", String::new()),
+        RowResult::Refunded => ("refunded", String::new()),
+        RowResult::Called(call) => calling::recorded(row, call),
     }
 }
 

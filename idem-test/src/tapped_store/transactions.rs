@@ -1,30 +1,39 @@
-//! The transactions of a tapped store.
+//! The transactions of a tapped store, and the claims in them.
 
 use std::time::Duration;
 
+use idem_core::Store;
 use idem_core::store::{
-    CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, Transactions, TxnState,
+    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
+    StoreFacts, Ticket, Transactions, TxnState,
 };
-use idem_core::{Error, Store};
 
 use crate::harness::Crash;
+use crate::trace::Step;
 
+use super::doing::OF_CLAIM;
 use super::{StoreTap, TappedStore, TappedTxn};
+
+impl<S: Store, T: StoreTap> TappedStore<S, T> {
+    /// Writes that a claim begins behind which the handler runs. One that waits for a row is a part of the commit.
+    async fn claims(&self, identity: &Identity, state: ClaimState) -> Option<Step> {
+        match state {
+            ClaimState::Processed => self.begins("claimed", identity, String::new()).await,
+            ClaimState::Waiting => None,
+        }
+    }
+}
 
 impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
     type Txn = TappedTxn<S::Txn, T>;
 
-    fn describe(&self) -> String {
-        self.within.describe()
+    fn facts(&self) -> &StoreFacts {
+        self.within.facts()
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
         self.tap.before("ping", &[]).await?;
         self.within.ping().await
-    }
-
-    fn share_connections(&self, connections: usize) -> Result<ConnectionShare, Error> {
-        self.within.share_connections(connections)
     }
 
     async fn begin(&self, handler_timeout: Duration) -> Result<Self::Txn, StoreError> {
@@ -33,15 +42,80 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         Ok(self.txn(within))
     }
 
-    async fn begin_guarded(&self, handler_timeout: Duration) -> Result<Self::Txn, StoreError> {
+    async fn begin_first(
+        &self,
+        handler_timeout: Duration,
+        claim: Option<&Identity>,
+    ) -> Result<(Self::Txn, Claimed), StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
-        let within = self.tap.statement(self.within.begin_guarded(handler_timeout)).await?;
-        self.tap.reach(Crash::AfterClaim).await;
-        Ok(self.txn(within))
+        let Some(identity) = claim else {
+            let (within, claimed) = self.tap.statement(self.within.begin_first(handler_timeout, None)).await?;
+            self.tap.reach(Crash::AfterClaim).await;
+            return Ok((self.txn(within), claimed));
+        };
+        self.tap.before("claim", identity.key.as_bytes()).await?;
+        let step = self.claims(identity, ClaimState::Processed).await;
+        let begun = self.tap.statement(self.within.begin_first(handler_timeout, claim)).await;
+        let (within, claimed) = match begun {
+            Ok(begun) => begun,
+            Err(fault) => {
+                step.into_iter().for_each(Step::nothing);
+                return Err(fault);
+            }
+        };
+        let mut txn = self.txn(within);
+        txn.doing.begun(step, identity, OF_CLAIM, claimed.is_new());
+        if claimed.is_new() {
+            self.tap.reach(Crash::AfterClaim).await;
+        }
+        Ok((txn, claimed))
     }
 
-    async fn guard(&self, txn: &mut Self::Txn) -> Result<(), StoreError> {
-        self.tap.statement(self.within.guard(&mut txn.within)).await
+    async fn claim(
+        &self,
+        txn: &mut TappedTxn<S::Txn, T>,
+        identities: &[&Identity],
+        state: ClaimState,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        for identity in identities {
+            self.tap.before("claim", identity.key.as_bytes()).await?;
+        }
+        let mut steps = Vec::with_capacity(identities.len());
+        for identity in identities {
+            steps.push(self.claims(identity, state).await);
+        }
+        let claimed = self.tap.statement(self.within.claim(&mut txn.within, identities, state)).await;
+        for (place, (step, identity)) in steps.into_iter().zip(identities).enumerate() {
+            let is_new = claimed.as_ref().is_ok_and(|claimed| claimed[place].is_new());
+            txn.doing.begun(step, identity, OF_CLAIM, is_new);
+        }
+        let claimed = claimed?;
+        if claimed.iter().any(Claimed::is_new) {
+            self.tap.reach(Crash::AfterClaim).await;
+        }
+        Ok(claimed)
+    }
+
+    async fn existing_claims(
+        &self,
+        txn: &mut TappedTxn<S::Txn, T>,
+        identities: &[&Identity],
+        lock: bool,
+    ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
+        for identity in identities {
+            self.tap.before(if lock { "existing_claim" } else { "known" }, identity.key.as_bytes()).await?;
+        }
+        self.tap.statement(self.within.existing_claims(&mut txn.within, identities, lock)).await
+    }
+
+    async fn reopen(
+        &self,
+        txn: &mut TappedTxn<S::Txn, T>,
+        identity: &Identity,
+        left_by: &Ticket,
+    ) -> Result<bool, StoreError> {
+        self.tap.before("reopen", identity.key.as_bytes()).await?;
+        self.tap.statement(self.within.reopen(&mut txn.within, identity, left_by)).await
     }
 
     async fn check_between(&self, txn: &mut Self::Txn) -> Result<TxnState, StoreError> {
@@ -63,16 +137,8 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         }
     }
 
-    fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {
-        self.within.lost_race(error)
-    }
-
-    fn deadlocked(&self, error: &(dyn std::error::Error + 'static)) -> bool {
-        self.within.deadlocked(error)
-    }
-
-    fn failed_with(&self, txn: &mut Self::Txn, error: &(dyn std::error::Error + 'static)) -> bool {
-        self.within.failed_with(&mut txn.within, error)
+    fn classify_error(&self, txn: Option<&mut Self::Txn>, error: &(dyn std::error::Error + 'static)) -> ErrorClass {
+        self.within.classify_error(txn.map(|txn| &mut txn.within), error)
     }
 
     async fn rollback(&self, txn: Self::Txn) -> Result<RollbackResult, StoreError> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{Operator, Replayed};
+use idem_core::store::{Consumers, Replayed};
 use idem_core::{Reason, ReplayWindow};
 use tracing::instrument::WithSubscriber;
 

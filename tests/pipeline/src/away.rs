@@ -1,7 +1,7 @@
 //! Long database outages, and unusable sources.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use idem_core::store::StoreError;
@@ -13,6 +13,7 @@ use idem_conformance::{soon, until};
 use idem_test::Tapped;
 use idem_test::tap::Tap;
 
+use super::crashes::schedule;
 use super::faulty::Do;
 use super::line::Line;
 use super::orders::Order;
@@ -103,6 +104,33 @@ pub async fn an_outage_that_is_short_for_the_broker_costs_no_return<W: World>(wo
     soon(line.queue.idle()).await;
     assert_eq!(line.queue.counts().deliveries, 1);
     worker.stop().await;
+}
+
+/// The database answers pings and searches, and starts no message.
+pub async fn due_rows_are_not_taken_again_and_again_in_an_outage<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for name in ["a", "b", "c"] {
+        schedule(&line, "billing", Order::ok(name)).await;
+    }
+    let (away, takes) = (Away::new(), Arc::new(AtomicUsize::new(0)));
+    let (counted, of, pings) = (takes.clone(), away.clone(), away.pings.clone());
+    let hook = move |method: &'static str, _: &[u8]| {
+        match method {
+            "ping" => pings.send_modify(|pings| *pings += 1),
+            "row_is_taken" => drop(counted.fetch_add(1, Relaxed)),
+            "start" if of.away.load(Relaxed) => return Do::Fail(StoreError::Unavailable("the test says so".into())),
+            _ => {}
+        }
+        Do::Work
+    };
+    let worker = line.start_over(hook, Settings { inbox_concurrency: 1, ..Settings::default() });
+    away.asked(4).await;
+    // A row for each end of a pause, and one more beside it.
+    let takes = takes.load(Relaxed);
+    away.away.store(false, Relaxed);
+    assert_eq!(line.outcomes(3).await, ["processed"; 3]);
+    worker.stop().await;
+    assert!(takes <= 12, "{takes} takes");
 }
 
 /// A source that is lost after its first opening, and refuses to be opened again until it is repaired.

@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use idem_core::store::{Operator, Resolution, StoreError, next_provider_key};
+use idem_core::store::{Remedies, Resolution, StoreError, next_provider_key};
 use idem_core::{Codec, Json, Worker};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -170,7 +170,7 @@ pub async fn an_answer_under_a_key_that_was_replaced_is_told_of<W: World>(world:
         let worker = paying.start();
         soon(paying.provider().waits(1)).await;
         // A person is in a hurry, and finds nothing at the provider.
-        paying.0.world.run(&paying.0.store.cures("billing", "pays", "").dead_letter).await;
+        paying.0.world.run(&Remedies::of(&paying.0.store, "billing", "pays", "").dead_letter).await;
         let dead = paying.0.one_dead().await;
         let key = dead.provider_key.unwrap();
         assert!(paying.0.inbox().resolve(dead.id, key, Resolution::CallAgain).await.unwrap());

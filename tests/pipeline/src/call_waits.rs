@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claims, CommitResult, Identity, InboxRows, NewRow, Transactions};
+use idem_core::store::{ClaimState, CommitResult, Consumers, Identity, InboxRows, NewRow, Transactions};
 use idem_core::{Delivery, Fingerprint, Key, Reason, Relay};
 use uuid::Uuid;
 

@@ -162,6 +162,8 @@ macro_rules! pipeline_suite {
             a_natural_handler_in_an_order_waits_for_the_rows_of_its_messages
             a_natural_message_in_an_order_has_a_claim
             a_natural_message_in_an_order_is_never_too_old
+            // away
+            due_rows_are_not_taken_again_and_again_in_an_outage
             // refusals
             a_refused_message_keeps_its_place_and_costs_no_lane
             // unanswered

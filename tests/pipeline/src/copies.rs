@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claims, Identity, Transactions};
+use idem_core::store::{ClaimState, Consumers, Identity, Transactions};
 use idem_core::{DeliveryOrder, Fingerprint, Key};
 
 use idem_conformance::soon;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claims, CommitResult, HandlerId, Identity, InboxRows, NewRow, RowKind, TakeLimit, Transactions,
+    ClaimState, CommitResult, Consumers, HandlerId, Identity, InboxRows, NewRow, RowKind, TakeLimit, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Outcome, Reason, SuspectLock};
 use uuid::Uuid;

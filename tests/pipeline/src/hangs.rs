@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Delivery;
-use idem_core::store::Claims;
+use idem_core::store::Consumers;
 
 use idem_conformance::soon;
 use idem_conformance::store::World;

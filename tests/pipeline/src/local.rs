@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claims, Identity, Replayed, Transactions};
+use idem_core::store::{Consumers, Identity, Replayed, Transactions};
 use idem_core::{Fingerprint, HandlerOptions, Key};
 
 use idem_conformance::store::World;
@@ -206,7 +206,7 @@ pub async fn a_sender_is_not_charged_for_a_claim_that_another_transaction_holds<
     let handler = store.register("billing", &["receives"]).await.unwrap()[0];
     let fingerprint = Fingerprint::of(Publication::json(&Receipt::of("a")).unwrap().payload());
     let identity = Identity { handler, key: Key::of("a").unwrap(), fingerprint };
-    let claim = store.begin_with_claim(Duration::from_secs(60), &identity);
+    let claim = store.begin_first(Duration::from_secs(60), Some(&identity));
     let (other, claimed) = claim.await.unwrap();
     assert!(claimed.is_new());
     for id in ["b", "a", "c"] {

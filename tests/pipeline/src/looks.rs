@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::Claims;
+use idem_core::store::Consumers;
 use idem_core::{Delivery, Worker};
 use tokio::sync::watch;
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::Operator;
+use idem_core::store::Consumers;
 use idem_core::{Batch, BoxError, Handler, Outbox, Reason};
 
 use idem_conformance::store::{Setup, World};

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::DeliveryOrder;
-use idem_core::store::Operator;
+use idem_core::store::Consumers;
 
 use idem_conformance::store::{Setup, World};
 

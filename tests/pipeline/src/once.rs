@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::Operator;
+use idem_core::store::Consumers;
 use idem_core::{BoxError, Handler, Key, Outbox, Reason, ReplayWindow, State};
 
 use idem_conformance::store::World;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Filter, Operator, Page};
+use idem_core::store::{Consumers, Filter, Page};
 use idem_core::{Key, SuspectLock};
 use tokio::sync::watch;
 

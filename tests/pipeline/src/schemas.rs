@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use idem_core::store::{Claims, HandlerId};
+use idem_core::store::{Consumers, HandlerId};
 use idem_core::{BoxError, Codec, DecodeError, Delivery, Headers, PrepareError, RetryPolicy};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;

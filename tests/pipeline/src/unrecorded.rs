@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use idem_core::store::{Claims, StoreError, Transactions};
+use idem_core::store::{Consumers, StoreError, Transactions};
 use idem_core::{Delivery, HasConnection, Reason};
 use tokio::sync::watch;
 

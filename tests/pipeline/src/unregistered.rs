@@ -3,7 +3,7 @@
 use std::future::ready;
 use std::time::Duration;
 
-use idem_core::store::{Claims, Filter, Operator, Page, SEEN_RECENTLY, StoreError};
+use idem_core::store::{Consumers, Filter, Page, Remedies, SEEN_RECENTLY, StoreError};
 use idem_core::{HandlerOptions, Reason, Worker};
 use tokio::sync::watch;
 use tracing::instrument::WithSubscriber;
@@ -90,7 +90,7 @@ pub async fn rows_of_an_unknown_handler_refuse_the_start_with_each_cure<W: World
     dead_refund(&line, "a").await;
     unseen(&line, SEEN_RECENTLY).await;
     let refused = line.start().refused().await;
-    let cures = line.store.cures("billing", "refunds", "orders");
+    let cures = Remedies::of(&line.store, "billing", "refunds", "orders");
     let named =
         ["\"billing\"", "\"refunds\"", "1 day", "formerly = \"refunds\"", "allow_unregistered_rows", "Inbox::discard"];
     for cure in named.into_iter().chain([&*cures.part, &cures.dead_letter]) {
@@ -110,7 +110,7 @@ pub async fn scheduled_rows_of_an_unknown_handler_can_be_discarded<W: World>(wor
     line.runs_to(Settings { both: true, ..Settings::late() }, &["scheduled 1"]).await;
     unseen(&line, SEEN_RECENTLY).await;
     line.start().refused().await;
-    line.world.run(&line.store.cures("billing", "refunds", "orders").dead_letter).await;
+    line.world.run(&Remedies::of(&line.store, "billing", "refunds", "orders").dead_letter).await;
     let filter = Filter::new().handler("refunds");
     let dead = line.inbox().list(&filter, Page::default()).await.unwrap();
     assert_eq!(dead.iter().map(|row| row.reason).collect::<Vec<_>>(), [Some(Reason::Permanent)]);
@@ -126,7 +126,7 @@ pub async fn a_handler_takes_its_claims_along_to_a_consumer_of_its_own<W: World>
     dead_refund(&line, "a").await;
     unseen(&line, SEEN_RECENTLY).await;
     line.start().refused().await;
-    let part = line.store.cures("billing", "refunds", "orders").part;
+    let part = Remedies::of(&line.store, "billing", "refunds", "orders").part;
     line.world.run(&part.replace("NEW_CONSUMER", "refunding")).await;
     starts(&line, "b").await;
     line.publish_raw(refund("a", Act::Fail));
@@ -184,7 +184,7 @@ pub async fn two_names_that_have_claims_each_refuse_to_be_one_with_the_cure<W: W
     line.publish_raw(refund("b", Act::Ok));
     line.runs_to(newer(), &["processed"]).await;
     let refused = with_former_name::<W, true>(&line, &["orders"]).refused().await;
-    let cure = line.store.cures("billing", "orders", "refunds").join;
+    let cure = Remedies::of(&line.store, "billing", "orders", "refunds").join;
     for part in ["\"orders\"", "\"refunds\"", "formerly", &cure] {
         assert!(refused.contains(part), "{part:?} is not in {refused:?}");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_conformance::captured;
 use idem_conformance::store::{Setup, World};
-use idem_core::store::{Claims, CommitResult, Identity, Operator, Transactions};
+use idem_core::store::{CommitResult, Consumers, Identity, Transactions};
 use idem_core::{Fingerprint, Key, Outgoing, Postgres, Relay};
 use sqlx::{ConnectOptions as _, Connection as _};
 use tracing::instrument::WithSubscriber;
@@ -190,14 +190,14 @@ async fn a_role_whose_sessions_are_read_only_writes_nothing_behind_its_transacti
     store.ping().await.unwrap();
     let identity = Identity { handler, key: Key::of("a").unwrap(), fingerprint: Fingerprint::none() };
     let handler_timeout = Duration::from_secs(5);
-    let (mut txn, _) = store.begin_with_claim(handler_timeout, &identity).await.unwrap();
+    let (mut txn, _) = store.begin_first(handler_timeout, Some(&identity)).await.unwrap();
     let tx = <Postgres as idem_core::HasConnection<sqlx::PgConnection>>::connection(&mut txn);
     <PgBouncerWorld>::execute(tx, "ROLLBACK").await.unwrap();
     let sql = format!("CREATE TABLE {} (name text)", world.name("effects"));
     let refused = <PgBouncerWorld>::execute(tx, &sql).await.unwrap_err().to_string();
     assert!(refused.contains("read-only"), "{refused}");
     assert!(matches!(store.commit(txn).await, CommitResult::RolledBack));
-    let (txn, _) = store.begin_with_claim(handler_timeout, &identity).await.unwrap();
+    let (txn, _) = store.begin_first(handler_timeout, Some(&identity)).await.unwrap();
     assert!(matches!(store.commit(txn).await, CommitResult::Done));
     store.prune().await.unwrap();
     world.drop_role().await;
@@ -210,7 +210,7 @@ async fn sessions_of_the_pooler_keep_no_setting_and_no_lock() {
     let handler = store.register("billing", &["paid"]).await.unwrap()[0];
     let identity = Identity { handler, key: Key::of("a").unwrap(), fingerprint: Fingerprint::none() };
     let handler_timeout = Duration::from_secs(5);
-    let (txn, _) = store.begin_with_claim(handler_timeout, &identity).await.unwrap();
+    let (txn, _) = store.begin_first(handler_timeout, Some(&identity)).await.unwrap();
     assert!(matches!(store.commit(txn).await, CommitResult::Done));
     store.prune().await.unwrap();
     let kept =

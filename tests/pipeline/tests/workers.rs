@@ -231,7 +231,7 @@ mod connections {
         assert_eq!(calls.load(Relaxed), 60);
         let text = text.to_string();
         for part in [
-            "16 for `.concurrency(16)`, 4 for `.inbox_concurrency(4)`, 2 to store deliveries and 3 of its own",
+            "(16 by `.concurrency(..)`, 4 by `.inbox_concurrency(..)`, 5 to store deliveries and for statements of its own)",
             "`.connections(75)`",
             "all workers of this store together 75",
         ] {

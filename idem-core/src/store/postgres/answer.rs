@@ -1,12 +1,10 @@
 //! The meaning of the server's errors.
 
-use std::fmt;
-
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use crate::BoxError;
-use crate::store::StoreError;
+use crate::store::{ErrorClass, StoreError};
 
 /// Why a statement has no result.
 #[derive(Debug)]
@@ -110,22 +108,11 @@ impl Failure {
 }
 
 /// The server's error, with its SQLSTATE in front: messages are localized, and a code can be looked up.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{code}: {error}")]
 struct Coded {
     code: String,
     error: BoxError,
-}
-
-impl fmt::Display for Coded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.error)
-    }
-}
-
-impl std::error::Error for Coded {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.error.source()
-    }
 }
 
 /// Classifies the failure of a statement that is not about a message.
@@ -145,13 +132,13 @@ impl From<sqlx::Error> for StoreError {
 /// Returns whether an error, or one of its sources, is the server's error for a lost race. A transparent wrapper
 /// returns the source of the error that it wraps, so sqlx's own error may be missing from the chain; its source is the
 /// boxed database error.
-pub(super) fn is_lost_race(error: &(dyn std::error::Error + 'static)) -> bool {
-    says(error, |server| has_code(server, &["40001", "40P01"]))
-}
-
-/// Returns whether an error, or one of its sources, is the server's error for a deadlock.
-pub(super) fn is_deadlock(error: &(dyn std::error::Error + 'static)) -> bool {
-    says(error, |server| has_code(server, &["40P01"]))
+pub(super) fn race(error: &(dyn std::error::Error + 'static)) -> ErrorClass {
+    let has_code = |code: &str| says(error, |server| server.code().is_some_and(|found| found == code));
+    match has_code("40P01") {
+        true => ErrorClass::Deadlock,
+        false if has_code("40001") => ErrorClass::Race,
+        false => ErrorClass::Ordinary,
+    }
 }
 
 /// Returns whether an error, or one of its sources, says that its session is outdated.
@@ -175,10 +162,6 @@ fn outdated(error: &PgDatabaseError) -> bool {
         "42704" => matches!(error.routine(), Some("lookup_type_cache" | "getBaseTypeAndTypmod" | "typeidType")),
         _ => false,
     }
-}
-
-fn has_code(server: &dyn DatabaseError, codes: &[&str]) -> bool {
-    server.code().is_some_and(|code| codes.contains(&code.as_ref()))
 }
 
 fn says(error: &(dyn std::error::Error + 'static), this: impl Fn(&(dyn DatabaseError + 'static)) -> bool) -> bool {

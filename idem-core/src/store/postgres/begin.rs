@@ -60,22 +60,13 @@ pub(super) struct Kind {
 /// server-side limit applies if this process dies.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// Returns BEGIN, with the limits for a handler with this timeout. idem's own transactions are read committed.
+/// Returns BEGIN with this isolation, and with the limits for a handler with this timeout.
 ///
 /// READ WRITE, because a lent session is read-only outside of idem's transactions. The session's sequence values are
 /// discarded: the last value would be that of another message, or of an inbox row.
-pub(super) fn text(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
-    with(Isolation::ReadCommitted, session, kind, handler_timeout)
-}
-
-fn with(isolation: Isolation, session: &Session, kind: Kind, handler_timeout: Duration) -> String {
+pub(super) fn text(isolation: Isolation, session: &Session, kind: Kind, handler_timeout: Duration) -> String {
     let lock_timeout = lock_wait(session, handler_timeout).to_string();
     format!("{}; {}", isolation.begin(), limits(session, kind, handler_timeout, &lock_timeout))
-}
-
-/// The same for a transaction in which a handler may run.
-pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
-    with(kind.isolation, session, kind, handler_timeout)
 }
 
 /// The same for a handler that follows at once, without a claim. Its statements wait for locks as the session did when it

@@ -103,9 +103,3 @@ pub(super) const RESOLVE: &str = "
     WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead' AND i.provider_key = $4
       AND ($3 IS NOT NULL OR i.answer IS NULL)
     RETURNING 1";
-
-/// The namespace is the default of its column, a random value.
-pub(super) const STORE_NAMESPACE: &str =
-    "INSERT INTO {schema}.call_namespaces (handler_id) VALUES ($1) ON CONFLICT DO NOTHING";
-
-pub(super) const NAMESPACE: &str = "SELECT namespace FROM {schema}.call_namespaces WHERE handler_id = $1";

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::store::clock::Clock;
+use crate::store::sql::Clock;
 use crate::{BoxError, Error};
 
 use super::answer::Failure;

@@ -1,12 +1,12 @@
 //! Guard and COMMIT.
 
 use crate::BoxError;
-use crate::store::{CommitResult, RollbackResult, StoreError, Ticket, UNBEGUN, Unscheduled};
+use crate::store::{CommitResult, RollbackResult, StoreError, UNBEGUN, Unscheduled};
 
 use super::answer::Failure;
 use super::connection::{Answer, UNREAD};
 use super::guard::{CHANGED, ENDED, check};
-use super::rollback::{TxnEnd, fate, rollback};
+use super::rollback::{fate, rollback};
 use super::staging::{self, Staging};
 use super::txn::{Txn, not_answered};
 use super::writes::Writes;
@@ -107,7 +107,7 @@ fn question(txn: &Txn, inserts: &[String]) -> (String, usize) {
 /// Returns the guard.
 fn guard(txn: &Txn) -> String {
     let durable = txn.connection.kind().durable.then(|| txn.connection.session().synchronous_commit());
-    let same = (txn.shared && !txn.connection.resets()).then(|| txn.connection.session().same());
+    let same = (txn.shared && !txn.connection.resets()).then(|| &*txn.connection.session().state.same);
     match &txn.xid {
         // The transaction id comes from the server and consists of digits.
         Some(xid) if txn.connection.is_pooled() => check(&format!("'{xid}'::pg_catalog.xid8"), same, durable),
@@ -120,8 +120,6 @@ fn guard(txn: &Txn) -> String {
 
 /// Handles an error of the server in the guard or COMMIT.
 async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
-    // The guard has refused, so COMMIT was not run: the end of the transaction can be asked for on another connection.
-    let ticket = txn.ticket().map(Box::new);
     let says = |text: &str| failure.code() == Some("22P02") && failure.says(text);
     let ended = says(ENDED);
     if says(CHANGED) {
@@ -134,10 +132,11 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
         });
     }
     match failure.code().unwrap_or_default() {
-        "22P02" if ended => of_end(fate(txn).await, CommitResult::RolledBack, ticket),
+        // The guard has refused, so COMMIT was not run.
+        "22P02" if ended => of_end(txn, CommitResult::RolledBack).await,
         "25P02" if txn.xid.is_none() => closed(txn, finished, |_| CommitResult::Swallowed, failure).await,
         // The aborted transaction may be another one, begun after the handler ended this one.
-        "25P02" => of_end(fate(txn).await, CommitResult::Swallowed, ticket),
+        "25P02" => of_end(txn, CommitResult::Swallowed).await,
         // 57014: the statement timed out. A server that was frozen for a while reports this as soon as it resumes, and
         // nothing was written (PostgreSQL manual, 20.11.1).
         "40001" | "40P01" | "57014" => closed(txn, finished, CommitResult::Retry, failure).await,
@@ -153,13 +152,14 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
     }
 }
 
-/// Returns the result of a transaction that ended in this way; `undone` if it was still open.
-fn of_end(end: TxnEnd, undone: CommitResult, ticket: Option<Box<Ticket>>) -> CommitResult {
-    match end {
-        TxnEnd::Undone => undone,
-        TxnEnd::Ended => CommitResult::RolledBack,
-        TxnEnd::Committed => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
-        TxnEnd::Unknown(error) => CommitResult::NotSent(StoreError::ConnectionLost(error), ticket),
+/// Ends a transaction that was not committed, and returns the result: `undone` if it was still open.
+pub(super) async fn of_end(txn: Txn, undone: CommitResult) -> CommitResult {
+    let ticket = txn.ticket().map(Box::new);
+    match fate(txn).await {
+        Ok(RollbackResult::Ended) => CommitResult::RolledBack,
+        Ok(RollbackResult::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
+        Ok(_) => undone,
+        Err(error) => CommitResult::NotSent(StoreError::ConnectionLost(error), ticket),
     }
 }
 

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Either, Execute, Executor, PgConnecti
 use tokio::time::timeout;
 
 use super::answer::Failure;
-use super::begin::{self, Kind};
+use super::begin::{self, Isolation, Kind};
 use super::limits::{OWN, Use};
 use super::pool::{Shared, Slot};
 use super::ready::Ready;
@@ -119,6 +119,15 @@ impl Connection {
         self.ask(limit, query.persistent(own)).await
     }
 
+    /// Returns BEGIN, with the limits for a handler with this timeout. idem's own transactions are read committed.
+    pub(super) fn begin(&self, handler_timeout: Duration) -> String {
+        let isolation = match self.of {
+            Use::Lent => self.kind().isolation,
+            Use::Own => Isolation::ReadCommitted,
+        };
+        begin::text(isolation, self.session(), self.kind(), handler_timeout)
+    }
+
     /// Runs one statement in autocommit, on a connection for idem's own statements.
     pub(super) async fn autocommit(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Failure> {
         if !self.is_pooled() {
@@ -126,8 +135,7 @@ impl Connection {
         }
         // Parse and Execute are separate messages, and a pooler sends both to the same session only in a transaction.
         let answer = async {
-            let begin = begin::text(self.session(), self.kind(), OWN);
-            self.text(begin).await?;
+            self.text(self.begin(OWN)).await?;
             let rows = self.bound(OWN, query).await?;
             self.text("COMMIT").await?;
             Ok(rows)

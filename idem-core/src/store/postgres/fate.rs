@@ -25,7 +25,7 @@ impl Postgres {
     /// Returns the fate of a transaction of another connection. A transaction that is still running is terminated: its
     /// client is gone, and it holds the claim. So does one that its handler has prepared, which is rolled back.
     pub(super) async fn fate_of(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
-        let mut connection = self.pool().own().await?;
+        let mut connection = self.0.pool.own().await?;
         let asked = sqlx::query(STATUS).bind(&ticket.number);
         let rows = match connection.autocommit(asked).await {
             Ok(rows) => rows,

@@ -8,10 +8,9 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres as Pg};
 
-use crate::outbox::Bell;
-use crate::store::clock::Clock;
-use crate::store::names::Names;
-use crate::store::{ConnectionShares, HandlerId, OutboxId, StoreError};
+use crate::store::sql::Clock;
+use crate::store::sql::Names;
+use crate::store::{HandlerId, OutboxId, StoreError, StoreFacts};
 
 use super::answer::About;
 use super::pool::Pool;
@@ -35,14 +34,11 @@ pub struct Postgres(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) pool: Pool,
-    pub(super) name: String,
+    pub(super) facts: StoreFacts,
     pub(super) schema: String,
     /// The name of the schema as an identifier.
     pub(super) quoted: String,
-    pub(super) connections: usize,
     pub(super) retention: Duration,
-    pub(super) shares: ConnectionShares,
-    pub(super) bell: Bell,
     /// Rows that an application has used in transactions of its own.
     pub(super) handlers: Names<(String, String), HandlerId>,
     pub(super) outboxes: Names<String, OutboxId>,
@@ -63,14 +59,6 @@ impl Postgres {
         text.replace("{schema}", &self.0.quoted)
     }
 
-    pub(super) fn pool(&self) -> &Pool {
-        &self.0.pool
-    }
-
-    pub(super) fn schema(&self) -> &str {
-        &self.0.schema
-    }
-
     /// Runs one statement in autocommit.
     pub(super) async fn ask(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
         self.ask_about(About::Nothing, query).await
@@ -78,7 +66,7 @@ impl Postgres {
 
     /// Runs one statement in autocommit that may take long.
     pub(super) async fn ask_long(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
-        let mut connection = self.pool().long().await?;
+        let mut connection = self.0.pool.long().await?;
         let answer = connection.autocommit(query).await;
         connection.put_back();
         Ok(answer?)
@@ -98,7 +86,7 @@ impl Postgres {
         about: About,
         query: Query<'_, Pg, PgArguments>,
     ) -> Result<(Vec<PgRow>, Instant), StoreError> {
-        let mut connection = self.pool().own().await?;
+        let mut connection = self.0.pool.own().await?;
         let since = Instant::now();
         let answer = connection.autocommit(query).await;
         connection.put_back();
@@ -109,12 +97,7 @@ impl Postgres {
 /// Shows the location of the database, without the password.
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { name, schema, connections, retention, .. } = &*self.0;
-        f.debug_struct("Postgres")
-            .field("target", name)
-            .field("schema", schema)
-            .field("connections", connections)
-            .field("retention", retention)
-            .finish_non_exhaustive()
+        let Inner { facts, retention, .. } = &*self.0;
+        f.debug_struct("Postgres").field("facts", facts).field("retention", retention).finish_non_exhaustive()
     }
 }

@@ -1,20 +1,20 @@
-//! Inbox rows: inserted, taken, started, and their outcomes.
+//! Inbox rows: inserted, taken, started, called for, and their outcomes.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::Reason;
 use crate::store::{
-    CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, LookBack, NewRow, Row, RowKind, RowResult,
-    StoreError, TakeLimit, envelope, error_text,
+    CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId, Identity, InboxRows, LeftCalls,
+    LookBack, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, StoreError, TakeLimit, TakenCalls, envelope,
+    error_text,
 };
 
 use super::answer::About;
-use super::claims::{columns, fingerprints};
-use super::rows::{self, back, ids, number, secs};
+use super::rows::{self, back, columns, each, fingerprints, ids, number, secs};
 use super::{Postgres, Txn, calls_sql, inbox_sql};
 
 /// Returns for how many seconds the last lease must have expired.
@@ -29,9 +29,6 @@ fn not_stored() -> StoreError {
 
 impl InboxRows for Postgres {
     async fn insert(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<Vec<i64>, StoreError> {
-        fn each<'r, 'a, T>(rows: &'r [NewRow<'a>], value: impl Fn(&'r NewRow<'a>) -> T) -> Vec<T> {
-            rows.iter().map(value).collect()
-        }
         let identities = each(rows, |row| row.identity);
         let (handlers, keys) = columns(&identities);
         let query = self.query(inbox_sql::INSERT).bind(handlers).bind(keys).bind(fingerprints(&identities));
@@ -62,23 +59,22 @@ impl InboxRows for Postgres {
         txn.ask(query.bind(fingerprints(identities))).await.map(drop)
     }
 
-    async fn start(&self, txn: &mut Txn, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
-        let lock_timeout = txn.lock_timeout();
+    async fn start(&self, txn: &mut Txn, rows: &[&Row], state: ClaimState) -> Result<Vec<bool>, StoreError> {
         let ids = rows.iter().map(|row| row.id).collect::<Vec<_>>();
         let tokens = rows.iter().map(|row| row.locked_by).collect::<Vec<_>>();
-        let query = self.query(inbox_sql::START).bind(&ids).bind(&tokens).bind(lock_timeout);
+        let query = match state {
+            ClaimState::Processed => self.query(inbox_sql::START).bind(&ids).bind(&tokens).bind(txn.lock_timeout()),
+            ClaimState::Waiting => self.query(inbox_sql::REMOVE).bind(&ids).bind(&tokens),
+        };
         let found = txn.ask(query).await?;
         let Some(found) = found.first() else { return Ok(vec![false; rows.len()]) };
-        let started: Vec<i64> = found.try_get(0)?;
-        let first = rows.iter().find(|row| started.contains(&row.id)).map(|row| &row.identity);
-        txn.guard(found.try_get(1)?, first);
-        txn.batch = rows.len() > 1;
-        let started: HashSet<i64> = started.into_iter().collect();
+        let started: HashSet<i64> = found.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
+        if state == ClaimState::Processed {
+            let first = rows.iter().find(|row| started.contains(&row.id)).map(|row| &row.identity);
+            txn.guard(found.try_get(1)?, first);
+            txn.batch = rows.len() > 1;
+        }
         Ok(ids.iter().map(|id| started.contains(id)).collect())
-    }
-
-    async fn remove(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
-        Ok(!txn.ask(self.query(inbox_sql::REMOVE).bind(row.id).bind(row.locked_by)).await?.is_empty())
     }
 
     async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, since: LookBack) -> Result<DueRows, StoreError> {
@@ -113,6 +109,36 @@ impl InboxRows for Postgres {
         rows::all(&rows)
     }
 
+    async fn take_calls(
+        &self,
+        callers: &[Caller],
+        limit: usize,
+        since: Option<Duration>,
+        token: Uuid,
+    ) -> Result<TakenCalls, StoreError> {
+        let handlers: Vec<i32> = callers.iter().map(|caller| caller.handler.0).collect();
+        let leases: Vec<f64> = callers.iter().map(|caller| secs(caller.lease)).collect();
+        let names: Vec<&str> = callers.iter().map(|caller| &*caller.name).collect();
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let query = self.query(&calls_sql::take()).bind(handlers).bind(limit).bind(token).bind(leases).bind(names);
+        let (taken, since) = self.ask_since(About::Nothing, query.bind(back(since))).await?;
+        Ok(TakenCalls::new(rows::all(&taken)?, since))
+    }
+
+    async fn date_call(&self, row: &Row, lease: Duration) -> Result<Option<Instant>, StoreError> {
+        let query = self.query(calls_sql::DATE).bind(row.id).bind(row.locked_by).bind(secs(lease));
+        let (dated, since) = self.ask_since(About::Nothing, query).await?;
+        Ok((!dated.is_empty()).then_some(since))
+    }
+
+    async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {
+        let query = self.query(&calls_sql::release()).bind(ids(handlers)).bind(i64::from(RELEASED_AT_ONCE));
+        let rows = self.ask(query).await?;
+        let Some(row) = rows.first() else { return Ok(LeftCalls::default()) };
+        let (released, in_doubt): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        Ok(LeftCalls::new(released.unsigned_abs(), in_doubt.unsigned_abs()))
+    }
+
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
         self.ask(self.query(inbox_sql::EXTEND).bind(ids).bind(token).bind(secs(lease))).await.map(|_| ())
     }
@@ -122,30 +148,23 @@ impl InboxRows for Postgres {
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
-        if let RowResult::LeftToCall { provider_key } = result {
-            let query = self.query(calls_sql::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by).bind(provider_key);
-            return Ok(!self.ask(query).await?.is_empty());
-        }
-        let (attempts, starts, breaks) = match result {
-            RowResult::Failed { .. } => (1, 0, 0),
-            RowResult::Broke { .. } => (0, 1, 1),
-            RowResult::GivenBack { .. } => (0, 1, 0),
-            RowResult::Dead { .. } | RowResult::Released { .. } | RowResult::LeftToCall { .. } => (0, 0, 0),
-        };
-        let (due, reason, error) = match result {
-            RowResult::Failed { next: Ok(due), error } | RowResult::Broke { due, error } => {
-                (Some(*due), None, Some(error))
+        let ((attempts, starts, breaks), due, reason, error) = match result {
+            RowResult::Failed { next, error } => ((1, 0, 0), next.ok(), next.err(), Some(error)),
+            RowResult::Broke { due, error } => ((0, 1, 1), Some(*due), None, Some(error)),
+            RowResult::GivenBack { due } => ((0, 1, 0), Some(*due), None, None),
+            RowResult::Released { due } => ((0, 0, 0), Some(*due), None, None),
+            RowResult::Dead { reason, error } => ((0, 0, 0), None, Some(*reason), Some(error)),
+            RowResult::LeftToCall { provider_key } => {
+                let query = self.query(calls_sql::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by).bind(provider_key);
+                return Ok(!self.ask(query).await?.is_empty());
             }
-            RowResult::Failed { next: Err(reason), error } | RowResult::Dead { reason, error } => {
-                (None, Some(reason.as_str()), Some(error))
-            }
-            RowResult::GivenBack { due } | RowResult::Released { due } => (Some(*due), None, None),
-            RowResult::LeftToCall { .. } => (None, None, None),
+            RowResult::Refunded => return self.refund_start(row).await,
+            RowResult::Called(result) => return self.record_call(row, result).await,
         };
         let query = self.query(&inbox_sql::record_result()).bind(row.id).bind(row.locked_by);
         let query = query.bind(attempts).bind(starts).bind(breaks);
-        let query =
-            query.bind(due.map(secs)).bind(reason).bind(error.map(|error| error_text(error).into_owned().into_bytes()));
+        let query = query.bind(due.map(secs)).bind(reason.map(Reason::as_str));
+        let query = query.bind(error.map(|error| error_text(error).into_owned().into_bytes()));
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
@@ -154,16 +173,29 @@ impl InboxRows for Postgres {
         Ok(!self.ask(query.bind(identity.key.as_bytes())).await?.is_empty())
     }
 
-    async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {
-        match self.ask(self.query(inbox_sql::REFUND_START).bind(row.id)).await {
-            // The row is running, and its outcome sets the starts.
-            Err(StoreError::LockTimeout) => Ok(()),
-            answer => answer.map(|_| ()),
-        }
-    }
-
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
         let query = self.query(&inbox_sql::dead_letter_crashed()).bind(ids(handlers)).bind(over(lease));
         rows::all(&self.ask(query).await?)
+    }
+}
+
+impl Postgres {
+    async fn refund_start(&self, row: &Row) -> Result<bool, StoreError> {
+        match self.ask(self.query(inbox_sql::REFUND_START).bind(row.id)).await {
+            // The row is running, and its outcome sets the starts.
+            Err(StoreError::LockTimeout) => Ok(true),
+            answer => answer.map(|_| true),
+        }
+    }
+
+    async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
+        let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
+        let query = self.query(calls_sql::RECORD).bind(row.id).bind(row.locked_by).bind(i32::from(*is_attempt));
+        let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(secs(next.unwrap_or_default()));
+        let query = query
+            .bind(next.err().map(Reason::as_str))
+            .bind(error.as_deref().map(|error| error_text(error).into_owned().into_bytes()));
+        let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question).bind(row.provider_key);
+        Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 }

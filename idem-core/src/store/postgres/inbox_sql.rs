@@ -22,6 +22,14 @@ pub(super) const START: &str = "
     SELECT array_agg(id), pg_current_xact_id()::text, set_config('lock_timeout', $3, true)
     FROM gone HAVING count(*) > 0";
 
+/// The same without the claims.
+pub(super) const REMOVE: &str = "
+    WITH gone AS (
+        DELETE FROM {schema}.inbox_messages AS i USING unnest($1::bigint[], $2::uuid[]) AS ours (id, locked_by)
+        WHERE i.id = ours.id AND i.locked_by = ours.locked_by RETURNING i.id
+    )
+    SELECT array_agg(id) FROM gone HAVING count(*) > 0";
+
 /// The predicate of the index of ordinary rows. The planner uses the index only for a statement that repeats it.
 pub(super) const ORDINARY: &str =
     "i.state IN ('scheduled', 'running') AND i.crash_count = 0 AND i.lost_connections <= 1";
@@ -72,9 +80,6 @@ pub(super) const COUNT_DUPLICATES: &str = "
     )
     UPDATE {schema}.inbox_messages AS i SET deliveries = i.deliveries + found.times
     FROM found WHERE i.id = found.id";
-
-pub(super) const REMOVE: &str = "
-    DELETE FROM {schema}.inbox_messages WHERE id = $1 AND locked_by = $2 RETURNING 1";
 
 /// One statement for every outcome: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 seconds until due, $7
 /// the reason if dead.

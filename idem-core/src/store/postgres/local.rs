@@ -9,6 +9,7 @@ use crate::store::{LOCAL_CONFLICT, LocalMessage, Unscheduled, envelope};
 
 use super::local_sql::{CONFLICTS, DUPLICATES};
 use super::quote::bytes;
+use super::rows::each;
 
 /// The messages that a transaction hands to other handlers, in claim order.
 pub(super) struct Local {
@@ -70,16 +71,13 @@ impl Local {
 
     /// Binds the values to the statement.
     pub(super) fn bind<'q>(&self, query: Query<'q, Pg, PgArguments>, lock_wait: u64) -> Query<'q, Pg, PgArguments> {
-        fn all<T>(rows: &[NewRow], column: impl Fn(&NewRow) -> T) -> Vec<T> {
-            rows.iter().map(column).collect()
-        }
         let rows = &self.rows;
-        let query = query.bind(all(rows, |row| row.message.identity.handler.0));
-        let query = query.bind(all(rows, |row| row.key().to_vec())).bind(all(rows, |row| row.fingerprint().to_vec()));
-        let query = query.bind(all(rows, |row| row.message.delivery.payload().to_vec()));
-        let query = query.bind(all(rows, |row| row.envelope.clone()));
+        let query = query.bind(each(rows, |row| row.message.identity.handler.0));
+        let query = query.bind(each(rows, |row| row.key().to_vec())).bind(each(rows, |row| row.fingerprint().to_vec()));
+        let query = query.bind(each(rows, |row| row.message.delivery.payload().to_vec()));
+        let query = query.bind(each(rows, |row| row.envelope.clone()));
         let query = query.bind(LOCAL_CONFLICT.as_bytes()).bind(lock_wait.to_string());
-        query.bind(all(rows, |row| row.message.provider_key))
+        query.bind(each(rows, |row| row.message.provider_key))
     }
 }
 

@@ -6,8 +6,8 @@ use sqlx::Row as _;
 
 use crate::Error;
 use crate::store::Migration;
-use crate::store::ledger::{self, Applied};
-use crate::store::tables;
+use crate::store::sql::ledger::{self, Applied};
+use crate::store::sql::tables;
 
 use super::answer::Failure;
 use super::check::{self, Failed};

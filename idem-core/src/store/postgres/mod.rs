@@ -8,14 +8,12 @@
 //! | `pool`, `connection` | the two pools of connections, and a connection in use |
 //! | `ready`, `login`, `session`, `limits` | opening connections, logins, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
-//! | `transactions`, `txn`, `begin`, `guard`, `commit`, `rollback` | transactions: begin, guard and commit, roll back |
+//! | `transactions`, `claims_sql`, `txn`, `begin`, `guard`, `commit`, `rollback` | transactions: begin, claim, guard and commit, roll back |
 //! | `clean`, `state` | removing a handler's state from a session; what it is set to in each transaction behind a pooler |
 //! | `fate` | the fate of a transaction whose connection was lost, or that its handler has prepared |
-//! | `claims`, `claims_sql`, `register`, `register_sql` | handlers and their claims |
-//! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows |
-//! | `calls`, `calls_sql` | inbox rows in their call phase |
-//! | `operator`, `operator_sql` | stats, list, replay, discard |
-//! | `outbox_rows`, `outbox_sql` | the outbox, and the statements of its relays |
+//! | `inbox_rows`, `inbox_sql`, `calls_sql`, `rows` | inbox rows, also in their call phase |
+//! | `outbox_rows`, `outbox_sql` | the outbox, for handlers, relays and operators |
+//! | `consumers`, `consumers_sql` | handlers, gauges, dead letters |
 //! | `writes`, `staged`, `local`, `local_sql`, `staging` | the messages that COMMIT writes |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune`, `prune_sql` | removing old claims |
@@ -25,14 +23,14 @@
 mod address;
 mod answer;
 mod begin;
-mod calls;
 mod calls_sql;
 mod check;
-mod claims;
 mod claims_sql;
 mod clean;
 mod commit;
 mod connection;
+mod consumers;
+mod consumers_sql;
 mod fate;
 mod guard;
 mod handle;
@@ -43,8 +41,6 @@ mod local;
 mod local_sql;
 mod login;
 mod migrate;
-mod operator;
-mod operator_sql;
 mod options;
 mod outbox_rows;
 mod outbox_sql;
@@ -56,8 +52,6 @@ mod prune;
 mod prune_sql;
 mod quote;
 mod ready;
-mod register;
-mod register_sql;
 mod rollback;
 mod rows;
 mod session;

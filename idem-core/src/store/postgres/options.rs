@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 
-use crate::store::ConnectionShares;
+use crate::store::StoreFacts;
 use crate::{BoxError, Error};
 
 use super::begin::{Isolation, Kind};
@@ -282,20 +282,22 @@ impl PostgresOptions {
                 self.isolation
             );
         }
-        let role = connection.session().role().to_owned();
+        let role = connection.session().role.clone();
         let clock = check::server(&mut connection, self.unsafe_durability, &failed).await?;
         migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
         tables::check(&mut connection, &self.schema, self.unsafe_durability, &failed).await?;
         connection.put_back();
         Ok(Postgres(Arc::new(Inner {
             pool,
-            name,
+            facts: StoreFacts::new(
+                format!("{name}, schema {}", self.schema),
+                self.connections,
+                [format!("{quoted}."), String::new()],
+                "now()",
+            ),
             schema: self.schema,
             quoted,
-            connections: self.connections,
             retention: self.retention,
-            shares: ConnectionShares::new(self.connections),
-            bell: Default::default(),
             handlers: Default::default(),
             outboxes: Default::default(),
             clock,

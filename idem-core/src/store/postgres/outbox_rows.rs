@@ -7,7 +7,7 @@ use sqlx::query::Query;
 use sqlx::{Postgres as Pg, Row as _};
 use uuid::Uuid;
 
-use crate::outbox::{Bell, StagedMessage, envelope};
+use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
     DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId, OutboxMark,
     OutboxRead, OutboxRow, OutboxRows, OutboxSnapshot, OutboxStats, Page, PublishFailure, RowRef, StoreError,
@@ -16,7 +16,6 @@ use crate::store::{
 use crate::{Error, Key};
 
 use super::local::Local;
-use super::pool::FOR_A_RELAY;
 use super::rows::{duration, secs, time};
 use super::staged::Staged;
 use super::{Postgres, Txn, outbox_sql};
@@ -65,33 +64,15 @@ impl OutboxRows for Postgres {
         registered.await.map_err(|fault| Error::database(format!("could not register the outbox {name:?}"), fault))
     }
 
-    fn stage(&self, txn: &mut Txn, outbox: OutboxId, messages: Vec<StagedMessage>) -> Result<(), StoreError> {
+    fn stage(&self, txn: &mut Txn, outbox: OutboxId, outgoing: Vec<StagedMessage>, local: Vec<LocalMessage>) {
         match &mut txn.writes.staged {
-            _ if messages.is_empty() => {}
-            Some(staged) => staged.extend(messages),
-            none => *none = Some(Box::new(Staged::new(outbox, messages))),
+            _ if outgoing.is_empty() => {}
+            Some(staged) => staged.extend(outgoing),
+            none => *none = Some(Box::new(Staged::new(outbox, outgoing))),
         }
-        Ok(())
-    }
-
-    fn check_relay(&self) -> Result<(), Error> {
-        let connections = self.0.connections;
-        match connections >= FOR_A_RELAY {
-            true => Ok(()),
-            false => Err(Error::Config(format!(
-                "a relay needs a store with at least 4 connections, so that its lease is renewed while it reads, and this \
-                 one has {connections}: give the store `.connections(4)` or more"
-            ))),
+        if !local.is_empty() {
+            txn.writes.local = Some(Box::new(Local::new(local)));
         }
-    }
-
-    fn stage_local(&self, txn: &mut Txn, messages: Vec<LocalMessage>) -> Result<(), StoreError> {
-        txn.writes.local = (!messages.is_empty()).then(|| Box::new(Local::new(messages)));
-        Ok(())
-    }
-
-    fn bell(&self) -> Option<&Bell> {
-        Some(&self.0.bell)
     }
 
     async fn lease_outbox(
@@ -127,7 +108,7 @@ impl OutboxRows for Postgres {
 
     async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
         let OutboxRead { from, to, filter, known, limit, bytes, marks } = read;
-        let table = self.outbox_messages();
+        let table = self.0.facts.table("outbox_messages");
         let condition = match filter {
             OutboxFilter::Except { .. } => outbox_sql::EXCEPT,
             OutboxFilter::Keys(_) => outbox_sql::OF_KEYS,
@@ -160,7 +141,7 @@ impl OutboxRows for Postgres {
         let is_part = rows.last().is_some_and(|last| matches!(last.try_get(10), Ok(true)));
         let rows = rows.iter().filter(some).map(row).collect::<Result<Vec<_>, sqlx::Error>>()?;
         let is_cut = is_part || rows.len() >= limit as usize;
-        let mark = if marks { Some(self.mark(&table).await?) } else { None };
+        let mark = if marks { Some(self.draw_mark(&table).await?) } else { None };
         Ok(OutboxFound { rows, is_cut, snapshot: Some(snapshot), mark })
     }
 
@@ -187,17 +168,16 @@ impl OutboxRows for Postgres {
 
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
         let mut stats = OutboxStats::default();
-        if let Some(row) = self.ask(self.query(outbox_sql::SEEN).bind(outbox.number)).await?.first() {
-            stats.relay_seen = row.try_get::<Option<i64>, _>(0)?.map(duration);
+        let query = self.query(outbox_sql::STATS).bind(outbox.number).bind(bounded(limit));
+        let rows = if limit == 0 { self.ask(query).await? } else { self.ask_long(query).await? };
+        if let Some(row) = rows.first() {
+            stats.dead = row.try_get::<i64, _>(0)?.unsigned_abs();
+            stats.relay_seen = row.try_get::<Option<i64>, _>(1)?.map(duration);
         }
         if limit == 0 {
             return Ok(stats);
         }
-        let query = self.query(outbox_sql::DEAD).bind(outbox.number).bind(bounded(limit));
-        if let Some(row) = self.ask_long(query).await?.first() {
-            stats.dead = row.try_get::<i64, _>(0)?.unsigned_abs();
-        }
-        let highest = self.ask(self.query(outbox_sql::HIGHEST).bind(self.outbox_messages())).await?;
+        let highest = self.ask(self.query(outbox_sql::HIGHEST).bind(self.0.facts.table("outbox_messages"))).await?;
         let highest = highest.first().map_or(Ok(None), |row| row.try_get::<Option<i64>, _>(0))?.unwrap_or(0);
         let (mut from, mut range) = (0, COUNTED);
         while stats.waiting < limit {
@@ -241,21 +221,14 @@ impl OutboxRows for Postgres {
         Ok(self.ask(query).await?.iter().map(dead).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    async fn replay_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
-        Ok(!self.ask(self.query(outbox_sql::REPLAY).bind(outbox.number).bind(id)).await?.is_empty())
-    }
-
-    async fn discard_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
-        Ok(!self.ask(self.query(outbox_sql::DISCARD).bind(outbox.number).bind(id)).await?.is_empty())
+    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Result<bool, StoreError> {
+        let statement = if again { outbox_sql::REPLAY } else { outbox_sql::DISCARD };
+        Ok(!self.ask(self.query(statement).bind(outbox.number).bind(id)).await?.is_empty())
     }
 }
 
 impl Postgres {
-    fn outbox_messages(&self) -> String {
-        format!("{}.outbox_messages", self.0.quoted)
-    }
-
-    async fn mark(&self, table: &str) -> Result<OutboxMark, StoreError> {
+    async fn draw_mark(&self, table: &str) -> Result<OutboxMark, StoreError> {
         let rows = self.ask(self.query(&outbox_sql::mark()).bind(table)).await?;
         let Some(row) = rows.first() else { return Err(StoreError::Unavailable("a mark had no answer".into())) };
         Ok(OutboxMark { highest: row.try_get(0)?, number: row.try_get(1)? })

@@ -178,10 +178,6 @@ pub(super) fn record() -> String {
     )
 }
 
-pub(super) const SEEN: &str = "
-    SELECT (extract(epoch FROM clock_timestamp() - nullif(relay_seen_at, '-infinity')) * 1000000)::bigint
-    FROM {schema}.outboxes WHERE id = $1";
-
 /// The messages with these ids, and the age of the first one. The count stops at the limit.
 pub(super) const WAITING: &str = "
     SELECT (SELECT count(*) FROM (
@@ -190,9 +186,11 @@ pub(super) const WAITING: &str = "
            (SELECT (extract(epoch FROM clock_timestamp() - created_at) * 1000000)::bigint
             FROM {schema}.outbox_messages WHERE outbox_id = $1 AND id BETWEEN $2 AND $3 ORDER BY id LIMIT 1)";
 
-/// The dead letters. The count stops at the limit.
-pub(super) const DEAD: &str = "
-    SELECT count(*) FROM (SELECT FROM {schema}.outbox_dead WHERE outbox_id = $1 LIMIT $2) AS part";
+/// The dead letters, counted up to the limit, and the time since a relay was seen.
+pub(super) const STATS: &str = "
+    SELECT (SELECT count(*) FROM (SELECT FROM {schema}.outbox_dead WHERE outbox_id = $1 LIMIT $2) AS part),
+           (SELECT (extract(epoch FROM clock_timestamp() - nullif(relay_seen_at, '-infinity')) * 1000000)::bigint
+            FROM {schema}.outboxes WHERE id = $1)";
 
 /// The outboxes with messages that no relay has looked at for $1 seconds.
 pub(super) const UNREAD: &str = "

@@ -2,8 +2,8 @@
 
 use sqlx::{Connection as _, PgConnection, Row as _};
 
-use crate::outbox::{Outgoing, StoreOutbox, checked};
-use crate::store::{Claims, OutboxRows, OwnClaim, StoreError, check_transaction};
+use crate::outbox::{Outgoing, StoreOutbox};
+use crate::store::{Consumers, OutboxRows, OwnClaim, StoreError, check_transaction, checked};
 use crate::{Error, Fingerprint, Key, KeyError};
 
 use super::staged::Staged;
@@ -124,7 +124,7 @@ impl StoreOutbox<Postgres> {
         check_transaction(connection.is_in_transaction())?;
         let number = async || self.store.0.outboxes.get(&self.name, self.store.register_outbox(&self.name)).await;
         let outbox = number().await?;
-        let mut staged = Staged::new(outbox, checked(messages, self.store.0.bell.limit(outbox))?);
+        let mut staged = Staged::new(outbox, checked(messages, self.store.0.facts.bell.limit(outbox))?);
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
         let mut insert = async |staged: &Staged| {
             let query = staged.bind(self.store.query(&outbox_sql::stage_own())).persistent(false);

@@ -6,10 +6,10 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Row as _};
 use uuid::Uuid;
 
-use crate::store::Claims;
+use crate::store::Consumers;
 
 use super::connection::Connection;
-use super::{Postgres, calls_sql, claims_sql, inbox_sql, prune_sql};
+use super::{Postgres, calls_sql, claims_sql, consumers_sql, inbox_sql, prune_sql};
 
 /// Half of each million belongs to another consumer, which no worker serves at the moment.
 const FILL: &str = "
@@ -39,7 +39,7 @@ impl World {
         };
         let schema = format!("idem_test_{}", Uuid::new_v4().simple());
         let store = Postgres::options(&url).schema(&schema).connect().await.unwrap();
-        let connection = store.pool().own().await.unwrap();
+        let connection = store.0.pool.own().await.unwrap();
         let mut world = Self { store, connection };
         world.run("SET statement_timeout = 0").await;
         // sqlx prepares its statements, and after some uses PostgreSQL plans them without looking at the values.
@@ -87,7 +87,7 @@ fn walk(plan: &Value, indexes: &mut Vec<String>) {
 async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     let Some(mut world) = World::make().await else { return };
     for (consumer, names) in [("billing", ["a", "b"]), ("shipping", ["c", "d"])] {
-        Claims::register(&world.store, consumer, &names).await.unwrap();
+        Consumers::register(&world.store, consumer, &names).await.unwrap();
     }
     let begun = Instant::now();
     // The test is about plans, and writing WAL would take most of its time.
@@ -95,7 +95,7 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     // Creating the indexes afterwards is faster than maintaining them; these plans do not use the unique one.
     let indexes = "SELECT indexdef, indexname FROM pg_indexes WHERE schemaname = $1 AND tablename = 'inbox_messages'
                    AND indexname IN ('inbox_messages_ordinary', 'inbox_messages_suspect', 'inbox_messages_dead')";
-    let indexes = sqlx::query_as::<_, (String, String)>(indexes).bind(world.store.schema().to_owned());
+    let indexes = sqlx::query_as::<_, (String, String)>(indexes).bind(world.store.0.schema.clone());
     let indexes = indexes.fetch_all(world.connection.raw()).await.unwrap();
     assert_eq!(indexes.len(), 3);
     let unique = "inbox_messages_handler_id_key_fingerprint_key";
@@ -160,11 +160,28 @@ async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
     world.end().await;
 }
 
+/// Most consumers have handlers without claims: at least the one for messages without a handler.
+#[tokio::test]
+async fn the_handlers_are_known_without_reading_the_claims() {
+    let Some(mut world) = World::make().await else { return };
+    Consumers::register(&world.store, "billing", &["", "a", "b"]).await.unwrap();
+    let fill = "INSERT INTO {schema}.processed_messages (handler_id, key, fingerprint, processed_at)
+                SELECT id, int4send(n), '', now() FROM {schema}.handlers, generate_series(1, 200000) AS n WHERE name = 'b';
+                ANALYZE {schema}.processed_messages, {schema}.handlers";
+    world.run(fill).await;
+    world.prepare("handlers", "(text, text[])", consumers_sql::KNOWN).await;
+    for asked in ["'billing', NULL", "NULL, NULL", "'billing', ARRAY['', 'a']"] {
+        let (buffers, _) = world.execute(&format!("handlers({asked})")).await;
+        assert!(buffers < 200, "{asked}: it reads {buffers} buffers");
+    }
+    world.end().await;
+}
+
 /// Whatever the statistics say, and however many inbox rows there are.
 #[tokio::test]
 async fn a_step_of_prune_reads_its_blocks_and_the_rows_beside_old_claims() {
     let Some(mut world) = World::make().await else { return };
-    Claims::register(&world.store, "billing", &["long", "short"]).await.unwrap();
+    Consumers::register(&world.store, "billing", &["long", "short"]).await.unwrap();
     let fill = "UPDATE {schema}.handlers SET retention = CASE name WHEN 'long' THEN interval '720 hours'
                                                                   ELSE interval '1 second' END;
                 ALTER TABLE {schema}.processed_messages SET UNLOGGED;
@@ -204,7 +221,7 @@ async fn a_step_of_prune_reads_its_blocks_and_the_rows_beside_old_claims() {
 #[tokio::test]
 async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
     let Some(mut world) = World::make().await else { return };
-    Claims::register(&world.store, "billing", &["a", "b"]).await.unwrap();
+    Consumers::register(&world.store, "billing", &["a", "b"]).await.unwrap();
     let url = std::env::var("DATABASE_URL").unwrap();
     let mut report = <PgConnection as sqlx::Connection>::connect(&url).await.unwrap();
     let taken = "

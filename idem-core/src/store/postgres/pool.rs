@@ -3,11 +3,14 @@
 //! Neither sqlx's pool nor deadpool: one can neither keep its count of transactions right nor close a connection abruptly, and
 //! the other makes a connection idle that is dropped, and lends none beyond its number, as a ping needs it.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+
+use crate::store::FOR_A_RELAY;
 
 use super::answer::Failure;
 use super::connection::Connection;
@@ -17,9 +20,6 @@ use super::ready::{Opener, Ready};
 /// How many connections are opened at once. After an outage all tasks want one, in each process: a server that gets all
 /// logins at the same time answers none in time, and all would be tried again.
 const LOGINS: usize = 4;
-
-/// The fewest connections of a store with a relay, whose leases are renewed while it reads.
-pub(super) const FOR_A_RELAY: usize = 4;
 
 /// How many of so many connections are for idem's own statements, which are short.
 fn own(connections: usize) -> usize {
@@ -57,10 +57,6 @@ impl Slots {
     fn new(size: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(size)), idle: Mutex::default() }
     }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Ready>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Pool {
@@ -97,7 +93,7 @@ impl Pool {
     /// all are in use, it is one more.
     pub(super) async fn own_at_once(&self) -> Result<Connection, Failure> {
         let free = self.0.own.free.clone().try_acquire_owned().ok();
-        let idle = free.as_ref().and_then(|_| self.0.own.idle().pop());
+        let idle = free.as_ref().and_then(|_| self.0.own.idle.lock().pop());
         let ready = match idle {
             Some(ready) => ready,
             None => self.0.open(Use::Own).await?,
@@ -108,7 +104,7 @@ impl Pool {
     async fn connection(&self, of: Use, long: Option<OwnedSemaphorePermit>) -> Result<Connection, Failure> {
         let slots = self.0.slots(of);
         let free = slots.free.clone().acquire_owned().await.map_err(closed)?;
-        let idle = slots.idle().pop();
+        let idle = slots.idle.lock().pop();
         let ready = match idle {
             Some(ready) => ready,
             // Boxed: the future is large and seldom used, and would be part of every delivery's future.
@@ -135,7 +131,7 @@ impl Shared {
     async fn log_in(&self, of: Use) -> Result<Ready, Failure> {
         let turn = timeout(CONNECT, self.logins.acquire()).await.map_err(|late| Failure::Lost(late.into()))?;
         let _turn = turn.map_err(closed)?;
-        let idle = self.slots(of).idle().pop();
+        let idle = self.slots(of).idle.lock().pop();
         match idle {
             Some(ready) => Ok(ready),
             None => self.open(of).await,
@@ -144,7 +140,7 @@ impl Shared {
 
     async fn open(&self, of: Use) -> Result<Ready, Failure> {
         // An error of the callback for credentials says nothing about the idle connections, so they are kept.
-        let options = self.opener.options().await?;
+        let options = self.opener.login.options().await?;
         let ready = timeout(CONNECT, self.opener.open(of, options)).await;
         let ready = ready.unwrap_or_else(|late| Err(Failure::Lost(late.into())));
         if ready.is_err() {
@@ -155,14 +151,14 @@ impl Shared {
 
     /// Makes a connection idle, and releases its slot.
     pub(super) fn put_back(&self, of: Use, ready: Ready, slot: Slot) {
-        self.slots(of).idle().push(ready);
+        self.slots(of).idle.lock().push(ready);
         drop(slot);
     }
 
     /// Closes all idle connections.
     pub(super) fn empty(&self) {
         for slots in [&self.lent, &self.own] {
-            let closed = std::mem::take(&mut *slots.idle());
+            let closed = std::mem::take(&mut *slots.idle.lock());
             drop(closed);
         }
     }

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::store::walk::Walk;
+use crate::store::sql::Walk;
 use crate::store::{Pruned, StoreError};
 
 use super::Postgres;
-use super::begin;
 use super::connection::Connection;
 use super::limits::OWN;
 use super::prune_sql::{self, PLANNER};
@@ -54,7 +53,7 @@ impl Postgres {
         loop {
             let begun = Instant::now();
             // Given back between steps: where the store has few connections, the extension of leases waits for it.
-            let mut connection = self.pool().long().await?;
+            let mut connection = self.0.pool.long().await?;
             let step = self.prune_step(&mut connection).await?;
             connection.put_back();
             let Some(step) = step else { return Ok(Pruned { claims, elsewhere: claims == 0 }) };
@@ -73,12 +72,12 @@ impl Postgres {
     /// transaction and releases its lock.
     async fn prune_step(&self, connection: &mut Connection) -> Result<Option<Step>, StoreError> {
         let asked = Instant::now();
-        let begin = begin::text(connection.session(), connection.kind(), PATIENCE);
+        let begin = connection.begin(PATIENCE);
         connection.text(format!("{begin}; {PLANNER}")).await?;
-        let lock = connection.bound(OWN, self.query(prune_sql::LOCK).bind(self.schema())).await?;
+        let lock = connection.bound(OWN, self.query(prune_sql::LOCK).bind(&self.0.schema)).await?;
         let free = lock.first().map_or(Ok(false), |row| row.try_get(0))?;
         let place = if free {
-            Place::of(&connection.bound(OWN, self.query(prune_sql::PLACE).bind(self.schema())).await?)?
+            Place::of(&connection.bound(OWN, self.query(prune_sql::PLACE).bind(&self.0.schema)).await?)?
         } else {
             None
         };

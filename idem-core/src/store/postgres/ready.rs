@@ -1,7 +1,6 @@
 //! Connections whose sessions are prepared, and how new ones are opened.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::Mutex;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
 
@@ -21,7 +20,7 @@ pub(super) struct Ready {
 
 /// Opens connections.
 pub(super) struct Opener {
-    login: Login,
+    pub(super) login: Login,
     pub(super) kind: Kind,
     /// Prepares the statements of a transaction that a handler may use.
     prepare: String,
@@ -35,15 +34,10 @@ impl Opener {
         Self { login, kind, prepare, writes, learnt: Mutex::default() }
     }
 
-    /// Returns the options of one login.
-    pub(super) async fn options(&self) -> Result<PgConnectOptions, Failure> {
-        self.login.options().await
-    }
-
     /// Logs in with these options, and prepares the session.
     pub(super) async fn open(&self, of: Use, options: PgConnectOptions) -> Result<Ready, Failure> {
         let Kind { pooled, durable, .. } = self.kind;
-        let learnt = self.learnt().clone();
+        let learnt = self.learnt.lock().clone();
         let options = match pooled {
             // A pooler accepts no settings: its sessions start with the role's settings.
             true => options,
@@ -53,7 +47,7 @@ impl Opener {
         let mut session = Session::of(&mut conn, of == Use::Lent && !pooled).await?;
         let learnt = session.learn(&mut conn, learnt).await?;
         if of == Use::Own {
-            *self.learnt() = Some(learnt);
+            *self.learnt.lock() = Some(learnt);
         }
         if !pooled {
             session.prepare(&mut conn, of, durable, &self.prepare, &self.writes).await?;
@@ -64,9 +58,5 @@ impl Opener {
         std::mem::forget(conn.begin_with("BEGIN").await?);
         sqlx::raw_sql("ROLLBACK").execute(&mut conn).await?;
         Ok(Ready { conn, session, used: false })
-    }
-
-    fn learnt(&self) -> MutexGuard<'_, Option<Learnt>> {
-        self.learnt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,19 +10,8 @@ use super::connection::Answer;
 use super::fate::roll_back_prepared;
 use super::txn::{Txn, not_answered};
 
-/// The fate of the transaction that made the claim.
-pub(super) enum TxnEnd {
-    /// It was open, and was rolled back.
-    Undone,
-    /// The handler ended it by ROLLBACK, or prepared it, which was undone.
-    Ended,
-    /// The handler ended it by COMMIT.
-    Committed,
-    Unknown(BoxError),
-}
-
-/// Ends the open transaction, and asks for the status of the transaction that made the claim.
-pub(super) async fn fate(mut txn: Txn) -> TxnEnd {
+/// Ends the open transaction, and asks for the status of the transaction that made the claim. The error: it is not known.
+pub(super) async fn fate(mut txn: Txn) -> Result<RollbackResult, BoxError> {
     let xid = txn.xid.take().unwrap_or_default();
     let ours = format!("pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8");
     let status = format!("SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
@@ -37,27 +26,27 @@ pub(super) async fn fate(mut txn: Txn) -> TxnEnd {
     let Answer { finished, rows, failure } = answer;
     // An error after these three statements is one of the cleanup, and the connection is closed.
     if let Some(failure) = failure.filter(|_| finished < 3) {
-        return TxnEnd::Unknown(failure.into_error());
+        return Err(failure.into_error());
     }
     let ended = !rows.first().and_then(|row| row.try_get(0).ok()).unwrap_or(false);
     let status = rows.get(1).and_then(|row| row.try_get::<Option<String>, _>(0).ok().flatten());
     match status.as_deref() {
         // The session of a handler that ends transactions is in an unknown state: it is closed.
-        Some("aborted") if ended => TxnEnd::Ended,
+        Some("aborted") if ended => Ok(RollbackResult::Ended),
         Some("aborted") => {
             txn.put_back(&rows);
-            TxnEnd::Undone
+            Ok(RollbackResult::RolledBack)
         }
-        Some("committed") => TxnEnd::Committed,
+        Some("committed") => Ok(RollbackResult::CommittedEarly),
         Some("in progress") => match roll_back_prepared(&mut txn.connection, &xid).await {
-            Ok(true) => TxnEnd::Ended,
-            Ok(false) => TxnEnd::Unknown("the handler ended its transaction, which still runs".into()),
-            Err(failure) => TxnEnd::Unknown(failure.into_error()),
+            Ok(true) => Ok(RollbackResult::Ended),
+            Ok(false) => Err("the handler ended its transaction, which still runs".into()),
+            Err(failure) => Err(failure.into_error()),
         },
         // Too old to be known.
         other => {
             let state = other.unwrap_or("not known");
-            TxnEnd::Unknown(format!("the transaction was ended by its handler, and is {state}").into())
+            Err(format!("the transaction was ended by its handler, and is {state}").into())
         }
     }
 }
@@ -71,11 +60,8 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError>
     if txn.xid.is_some() {
         let counted = txn.connection.counts_transaction();
         return match fate(txn).await {
-            TxnEnd::Undone | TxnEnd::Ended if !counted => Ok(RollbackResult::Unbegun),
-            TxnEnd::Undone => Ok(RollbackResult::RolledBack),
-            TxnEnd::Ended => Ok(RollbackResult::Ended),
-            TxnEnd::Committed => Ok(RollbackResult::CommittedEarly),
-            TxnEnd::Unknown(error) => Err(StoreError::ConnectionLost(error)),
+            Ok(RollbackResult::RolledBack | RollbackResult::Ended) if !counted => Ok(RollbackResult::Unbegun),
+            ended => ended.map_err(StoreError::ConnectionLost),
         };
     }
     let text = format!("ROLLBACK{}", txn.cleaning());

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::store::{HandlerId, Row, StoreError, stored};
+use crate::store::{HandlerId, Identity, Row, StoreError, stored};
 
 /// The columns that `stored::decode` reads, of the row `i` and its handler `h`. Times are microseconds, which need no
 /// calendar.
@@ -59,4 +59,18 @@ pub(super) fn ids(handlers: &[HandlerId]) -> Vec<i32> {
 
 pub(super) fn number(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// Handler ids and keys, for `unnest`.
+pub(super) fn columns<'a>(identities: &[&'a Identity]) -> (Vec<i32>, Vec<&'a [u8]>) {
+    identities.iter().map(|identity| (identity.handler.0, identity.key.as_bytes())).unzip()
+}
+
+pub(super) fn fingerprints<'a>(identities: &[&'a Identity]) -> Vec<&'a [u8]> {
+    identities.iter().map(|identity| identity.fingerprint.as_bytes()).collect()
+}
+
+/// The values of a column, to be bound as an array.
+pub(super) fn each<'r, R, T>(rows: &'r [R], value: impl Fn(&'r R) -> T) -> Vec<T> {
+    rows.iter().map(value).collect()
 }

@@ -29,9 +29,9 @@ pub(super) struct Session {
     /// The process id of the backend.
     pub(super) process: i32,
     /// The role whose privileges the session has.
-    role: String,
+    pub(super) role: String,
     /// It, and what determines the meaning of statements.
-    state: Arc<SessionState>,
+    pub(super) state: Arc<SessionState>,
     /// Whether the statements are prepared that COMMIT takes with it, which write staged messages.
     pub(super) writes: bool,
     /// Whether the server can watch its connection while a statement runs. Not every operating system supports this
@@ -147,7 +147,7 @@ impl Session {
             // Each transaction sets its own limits.
             Use::Lent => format!(
                 "{}; {}; {}; {statements}",
-                super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
+                super::guard::guards(&self.state.same, durable.then(|| self.synchronous_commit())),
                 super::begin::PREPARE,
                 super::clean::PREPARE
             ),
@@ -185,27 +185,12 @@ impl Session {
         settings
     }
 
-    /// Returns the role whose privileges the session has.
-    pub(super) fn role(&self) -> &str {
-        &self.role
-    }
-
-    /// Returns the condition of [`MEANING`].
-    pub(super) fn same(&self) -> &str {
-        &self.state.same
-    }
-
     /// Returns the statements that begin a transaction in a pooler's session, besides its limits. sqlx names the
     /// statements that a handler prepares; a statement that an earlier transaction left in the session would conflict
     /// with one of the same name.
     pub(super) fn pooled(&self) -> String {
         let watch = if self.watches { format!(" SET LOCAL {WATCH} = '1s';") } else { String::new() };
         format!(" DEALLOCATE ALL;{watch}{}", self.state.local)
-    }
-
-    /// Returns the statement that sets in a pooler's session what RESET ALL has taken from it.
-    pub(super) fn lasting(&self) -> &str {
-        &self.state.lasting
     }
 
     /// The level for idem's transactions: the session's own level if that is stronger than idem needs.

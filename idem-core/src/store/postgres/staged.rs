@@ -8,6 +8,7 @@ use crate::outbox::{StagedMessage, envelope};
 use crate::store::OutboxId;
 
 use super::quote::bytes;
+use super::rows::each;
 
 /// The messages that a transaction has staged.
 pub(super) struct Staged {
@@ -71,13 +72,10 @@ impl Staged {
 
     /// Binds the values of the rows to one of the statements for many.
     pub(super) fn bind<'q>(&self, query: Query<'q, Pg, PgArguments>) -> Query<'q, Pg, PgArguments> {
-        fn all<T>(rows: &[NewRow], column: impl Fn(&NewRow) -> T) -> Vec<T> {
-            rows.iter().map(column).collect()
-        }
         let rows = &self.rows;
-        let query = query.bind(self.outbox.number).bind(all(rows, |row| row.message.id()));
-        let query = query.bind(all(rows, |row| row.message.to().as_bytes().to_vec()));
-        let query = query.bind(all(rows, |row| row.key().to_vec())).bind(all(rows, |row| row.envelope.clone()));
-        query.bind(all(rows, |row| row.message.payload().to_vec()))
+        let query = query.bind(self.outbox.number).bind(each(rows, |row| row.message.id()));
+        let query = query.bind(each(rows, |row| row.message.to().as_bytes().to_vec()));
+        let query = query.bind(each(rows, |row| row.key().to_vec())).bind(each(rows, |row| row.envelope.clone()));
+        query.bind(each(rows, |row| row.message.payload().to_vec()))
     }
 }

@@ -5,9 +5,9 @@ use sqlx::Row as _;
 use crate::store::{CommitResult, StoreError, Unscheduled};
 
 use super::answer::{About, Failure};
+use super::commit::of_end;
 use super::limits::OWN;
 use super::local_sql::RACED;
-use super::rollback::{TxnEnd, fate};
 use super::txn::Txn;
 use super::writes::{Writes, claim_wait};
 use super::{Postgres, local, local_sql, outbox_sql};
@@ -51,13 +51,11 @@ pub(super) async fn insert(store: &Postgres, txn: &mut Txn, writes: &Writes) -> 
 /// Ends a transaction whose staged messages were not inserted, and returns the result: nothing of it is in the database,
 /// unless the handler has committed it.
 pub(super) async fn refused(txn: Txn, failure: Option<Failure>) -> CommitResult {
-    let ticket = txn.ticket().map(Box::new);
-    match fate(txn).await {
-        TxnEnd::Undone => {}
-        TxnEnd::Ended => return CommitResult::RolledBack,
-        TxnEnd::Committed => return CommitResult::CommittedEarly(ticket.unwrap_or_default()),
-        TxnEnd::Unknown(error) => return CommitResult::NotSent(StoreError::ConnectionLost(error), ticket),
-    }
+    of_end(txn, refusal(failure)).await
+}
+
+/// Returns what the refusal of their INSERT means.
+fn refusal(failure: Option<Failure>) -> CommitResult {
     let Some(failure) = failure else {
         let text = "PostgreSQL has stored no row: a BEFORE INSERT trigger of outbox_messages returns NULL";
         return CommitResult::Refused(text.into());

@@ -6,7 +6,7 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use crate::Error;
-use crate::store::tables::{self, TABLES, Table};
+use crate::store::sql::tables::{self, TABLES, Table};
 
 use super::answer::Failure;
 use super::check::{Failed, reject_or_warn};

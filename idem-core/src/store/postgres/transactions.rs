@@ -1,72 +1,184 @@
-//! The transactions of PostgreSQL: begun, guarded, checked.
+//! The transactions of PostgreSQL: begun, with claims or without, guarded, checked.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use sqlx::Row as _;
+use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use crate::Error;
-use crate::store::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, Transactions, TxnState};
+use crate::Fingerprint;
+use crate::store::{
+    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
+    StoreFacts, Ticket, Transactions, TxnState,
+};
 
 use super::answer::{self, About, Failure};
 use super::clean::RESET;
 use super::guard::check;
 use super::limits::OWN;
 use super::quote::bytes;
+use super::rows::{columns, duration, fingerprints, time};
 use super::txn::not_answered;
 use super::{Postgres, Txn, begin, claims_sql, commit, rollback};
+
+/// How long a claim of several messages waits for a lock, in milliseconds: enough for a commit. If it waited as long as
+/// a claim of one message does, one held claim would delay all others, which are available at once.
+const MANY_WAIT: u64 = 100;
 
 impl Transactions for Postgres {
     type Txn = Txn;
 
-    fn describe(&self) -> String {
-        format!("{}, schema {}", self.0.name, self.schema())
+    fn facts(&self) -> &StoreFacts {
+        &self.0.facts
     }
 
     /// Writes and commits, as a worker does: a database that is read-only, full or without its tables still answers
     /// `SELECT 1`, and consumption would continue and pause for each message. No handler has the id 0.
     async fn ping(&self) -> Result<(), StoreError> {
-        let mut connection = self.pool().own_at_once().await?;
-        let begin = begin::text(connection.session(), connection.kind(), OWN);
+        let mut connection = self.0.pool.own_at_once().await?;
+        let begin = connection.begin(OWN);
         let probe = self.text_with(claims_sql::PING, &[bytes(Uuid::new_v4().as_bytes())]);
         connection.text(format!("{begin} {probe}; COMMIT")).await?;
         connection.put_back();
         Ok(())
     }
 
-    fn share_connections(&self, connections: usize) -> Result<ConnectionShare, Error> {
-        Ok(self.0.shares.add(connections))
-    }
-
     async fn begin(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
-        let mut connection = self.pool().lent().await?;
-        let text = begin::lent(connection.session(), connection.kind(), handler_timeout);
+        let mut connection = self.0.pool.lent().await?;
         // On any failure the connection is dropped: a transaction may be open in it.
-        connection.text(text).await?;
+        connection.text(connection.begin(handler_timeout)).await?;
         Ok(Txn::of(connection, handler_timeout))
     }
 
-    async fn begin_guarded(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
-        let mut connection = self.pool().lent().await?;
-        let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
-        let begun = connection.text(text).await?;
+    /// Runs BEGIN, the settings of the transaction and the claim in one round trip, or in two if another transaction has
+    /// inserted the same key meanwhile.
+    async fn begin_first(
+        &self,
+        handler_timeout: Duration,
+        claim: Option<&Identity>,
+    ) -> Result<(Txn, Claimed), StoreError> {
+        let mut connection = self.0.pool.lent().await?;
+        let Some(identity) = claim else {
+            let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
+            let begun = connection.text(text).await?;
+            let mut txn = Txn::of(connection, handler_timeout);
+            txn.guard(begun.last().ok_or_else(not_answered)?.try_get(0)?, None);
+            return Ok((txn, Claimed::New { pruned_through: None }));
+        };
+        let begin = connection.begin(handler_timeout);
+        // Nothing of a message gets into the text except hexadecimal digits.
+        let values = [
+            identity.handler.0.to_string(),
+            bytes(identity.key.as_bytes()),
+            bytes(identity.fingerprint.as_bytes()),
+            // The server's own number in milliseconds.
+            format!("'{}'", connection.session().lock_timeout),
+        ];
+        let claim = match connection.is_pooled() {
+            true => self.text_with(&claims_sql::claim_one(), &values),
+            false => format!("EXECUTE idem_claim({})", values.join(", ")),
+        };
+        let mut answer = connection.text(format!("{begin} {claim}")).await;
+        if answer.as_ref().is_err_and(|failure| failure.code() == Some("23505")) {
+            let again = self.text_with(&claims_sql::claim_one(), &values);
+            answer = connection.text(format!("ROLLBACK; {begin} {again}")).await;
+        }
         let mut txn = Txn::of(connection, handler_timeout);
-        txn.guard(begun.last().ok_or_else(not_answered)?.try_get(0)?, None);
-        Ok(txn)
+        match answer {
+            Ok(rows) => {
+                let claimed = txn.claimed(&rows, identity)?;
+                Ok((txn, claimed))
+            }
+            Err(failure @ Failure::Lost(_)) => Err(failure.into()),
+            Err(failure) => rollback::rollback(txn).await.and(Err(failure.fault(About::Messages))),
+        }
     }
 
-    /// New claims guard the transaction already. A COMMIT is not refused: messages without claims run again.
-    async fn guard(&self, txn: &mut Txn) -> Result<(), StoreError> {
-        if txn.xid.is_some() {
-            return Ok(());
+    async fn claim(
+        &self,
+        txn: &mut Txn,
+        identities: &[&Identity],
+        state: ClaimState,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        if identities.is_empty() {
+            return txn.guard_unclaimed().await.map(|()| Vec::new());
         }
-        // As the claims of a batch do, it restores the session's lock timeout for the handlers, as the server has shown it.
-        let lock_timeout = txn.lock_timeout();
-        let text = format!("SELECT pg_catalog.pg_current_xact_id()::text; SET LOCAL lock_timeout = '{lock_timeout}'");
-        txn.fresh = false;
-        let rows = txn.connection.text(text).await.map_err(|failure| failure.fault(About::Messages))?;
-        txn.guard(rows.first().ok_or_else(not_answered)?.try_get(0)?, None);
-        Ok(())
+        let own = txn.lock_wait;
+        let wait = own.min(MANY_WAIT);
+        // No handler follows a claim that waits, only idem's own statements.
+        let handlers_own = (state == ClaimState::Processed).then(|| txn.lock_timeout());
+        let (handlers, keys) = columns(identities);
+        let mut distinct = handlers.clone();
+        // Sorted, as the claims are.
+        distinct.dedup();
+        let claim = |statement: &str| {
+            let query = self.query(statement).bind(&handlers).bind(&keys).bind(fingerprints(identities));
+            let query = query.bind(state == ClaimState::Processed).bind(wait.to_string());
+            query.bind(handlers_own.clone()).bind(own.to_string()).bind(&distinct)
+        };
+        // A lost race fails the transaction, so nothing may have been written in it.
+        let uncontended = match txn.fresh {
+            true => txn.ask_alone(claim(&claims_sql::claim_uncontended())).await?,
+            false => None,
+        };
+        let marked = uncontended.is_some();
+        let rows = match uncontended {
+            Some(rows) => rows,
+            None => txn.ask(claim(&claims_sql::claim_contended())).await?,
+        };
+        let none = || Ok(vec![Claimed::Found(None); identities.len()]);
+        let Some(row) = rows.first() else { return none() };
+        let Some(xid) = row.try_get(2)? else { return none() };
+        let pruned: Vec<Option<i64>> = row.try_get::<Option<_>, _>(4)?.unwrap_or_default();
+        let pruned: HashMap<i32, Option<i64>> = distinct.iter().copied().zip(pruned).collect();
+        // Without a list, all of them are new.
+        let listed: Option<(Vec<i32>, Vec<Vec<u8>>)> =
+            row.try_get::<Option<_>, _>(0)?.zip(row.try_get::<Option<_>, _>(1)?);
+        let new: Option<HashSet<(i32, &[u8])>> = listed
+            .as_ref()
+            .map(|(handlers, keys)| handlers.iter().copied().zip(keys.iter().map(Vec::as_slice)).collect());
+        let claimed = |identity: &&Identity| {
+            let place = (identity.handler.0, identity.key.as_bytes());
+            match new.as_ref().is_none_or(|new| new.contains(&place)) {
+                true => Claimed::New { pruned_through: pruned.get(&place.0).copied().flatten().map(time) },
+                false => Claimed::Found(None),
+            }
+        };
+        let claimed: Vec<Claimed> = identities.iter().map(claimed).collect();
+        let first =
+            identities.iter().zip(&claimed).find(|(_, claimed)| claimed.is_new()).map(|(identity, _)| *identity);
+        txn.guard(xid, first);
+        if let (ClaimState::Processed, Some(first)) = (state, first) {
+            txn.batch = true;
+            if !marked {
+                txn.ask(self.query(claims_sql::MARK).bind(first.handler.0).bind(first.key.as_bytes())).await?;
+            }
+        }
+        Ok(claimed)
+    }
+
+    async fn existing_claims(
+        &self,
+        txn: &mut Txn,
+        identities: &[&Identity],
+        lock: bool,
+    ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
+        let statement = if lock { claims_sql::existing_claims() } else { claims_sql::unlocked_claims() };
+        let (handlers, keys) = columns(identities);
+        let rows = txn.ask(self.query(&statement).bind(&handlers).bind(&keys)).await?;
+        let mut found = HashMap::<(i32, &[u8]), ExistingClaim>::with_capacity(rows.len());
+        for row in &rows {
+            let fingerprint = Fingerprint::stored(row.try_get(2)?);
+            let age = row.try_get::<Option<i64>, _>(3)?.map(duration);
+            found.insert((row.try_get(0)?, row.try_get(1)?), ExistingClaim { fingerprint, age });
+        }
+        Ok(handlers.into_iter().zip(keys).map(|at| found.remove(&at)).collect())
+    }
+
+    async fn reopen(&self, txn: &mut Txn, identity: &Identity, left_by: &Ticket) -> Result<bool, StoreError> {
+        let query = self.query(claims_sql::REOPEN).bind(identity.handler.0).bind(identity.key.as_bytes());
+        Ok(!txn.ask(query.bind(&left_by.number)).await?.is_empty())
     }
 
     /// If nothing can be written outside of idem's transactions, the guard alone checks whether it is still open.
@@ -87,7 +199,7 @@ impl Transactions for Postgres {
         if resets {
             // RESET ALL removes the limits of this transaction as well.
             let session = txn.connection.session();
-            let lasting = if txn.connection.is_pooled() { session.lasting() } else { "" };
+            let lasting = if txn.connection.is_pooled() { &*session.state.lasting } else { "" };
             let limits = begin::limits(session, txn.connection.kind(), txn.handler_timeout, &session.lock_timeout);
             text += &format!("; {RESET};{lasting} {limits}");
         }
@@ -106,18 +218,14 @@ impl Transactions for Postgres {
         commit::commit(self, txn).await
     }
 
-    fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {
-        answer::is_lost_race(error)
-    }
-
-    fn deadlocked(&self, error: &(dyn std::error::Error + 'static)) -> bool {
-        answer::is_deadlock(error)
-    }
-
-    fn failed_with(&self, txn: &mut Txn, error: &(dyn std::error::Error + 'static)) -> bool {
-        let outdated = answer::is_outdated(error);
-        txn.outdated |= outdated;
-        outdated && txn.connection.was_lent_before()
+    fn classify_error(&self, txn: Option<&mut Txn>, error: &(dyn std::error::Error + 'static)) -> ErrorClass {
+        if let Some(txn) = txn.filter(|_| answer::is_outdated(error)) {
+            txn.outdated = true;
+            if txn.connection.was_lent_before() {
+                return ErrorClass::Outdated;
+            }
+        }
+        answer::race(error)
     }
 
     async fn rollback(&self, txn: Txn) -> Result<RollbackResult, StoreError> {
@@ -130,5 +238,35 @@ impl Transactions for Postgres {
 
     async fn fate(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
         self.fate_of(ticket).await
+    }
+}
+
+impl Txn {
+    /// Guards it without a claim. New claims guard it already. A COMMIT is not refused: messages without claims run again.
+    async fn guard_unclaimed(&mut self) -> Result<(), StoreError> {
+        if self.xid.is_some() {
+            return Ok(());
+        }
+        // As the claims of a batch do, it restores the session's lock timeout for the handlers, as the server has shown it.
+        let lock_timeout = self.lock_timeout();
+        let text = format!("SELECT pg_catalog.pg_current_xact_id()::text; SET LOCAL lock_timeout = '{lock_timeout}'");
+        self.fresh = false;
+        let rows = self.connection.text(text).await.map_err(|failure| failure.fault(About::Messages))?;
+        self.guard(rows.first().ok_or_else(not_answered)?.try_get(0)?, None);
+        Ok(())
+    }
+
+    /// Decodes the answer to the claim of one message. Its rows have the transaction id and how far claims were pruned, or the
+    /// existing claim. There is none if the claim was committed while the statement ran.
+    fn claimed(&mut self, rows: &[PgRow], identity: &Identity) -> Result<Claimed, StoreError> {
+        let Some(row) = rows.first() else { return Ok(Claimed::Found(None)) };
+        let Some(xid) = row.try_get::<Option<String>, _>(0)? else {
+            let digits: &str = row.try_get(2)?;
+            let fingerprint = hex::decode(digits).map_err(|error| StoreError::Unavailable(error.into()))?;
+            let age = row.try_get::<Option<i64>, _>(3)?.map(duration);
+            return Ok(Claimed::Found(Some(ExistingClaim { fingerprint: Fingerprint::stored(&fingerprint), age })));
+        };
+        self.guard(xid, Some(identity));
+        Ok(Claimed::New { pruned_through: row.try_get::<Option<i64>, _>(1)?.map(time) })
     }
 }

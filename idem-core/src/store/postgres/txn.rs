@@ -94,7 +94,7 @@ impl Txn {
         match self.connection.bound(OWN, query).await {
             Ok(rows) => Ok(Some(rows)),
             Err(failure) if failure.code() == Some("23505") => {
-                let begin = begin::lent(self.connection.session(), self.connection.kind(), self.handler_timeout);
+                let begin = self.connection.begin(self.handler_timeout);
                 self.connection.text(format!("ROLLBACK; {begin}")).await?;
                 Ok(None)
             }

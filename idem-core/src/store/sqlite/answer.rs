@@ -1,6 +1,5 @@
 //! The meaning of the database's errors.
 
-use std::fmt;
 use std::path::Path;
 
 use crate::store::StoreError;
@@ -34,9 +33,9 @@ const TOO_BIG: i32 = 18;
 /// SQLITE_MISMATCH: a value has the wrong type.
 const MISMATCH: i32 = 20;
 
-/// Classifies an error in one of idem's own statements, which is about messages or not. This is the only table of
-/// result codes for `StoreError`; `txn.rs` has those of a COMMIT.
-fn whose(file: &Path, error: sqlx::Error, about_messages: bool) -> StoreError {
+/// Classifies an error in one of idem's own statements, which is about one message, or about several that can be tried
+/// singly, or about none. This is the only table of result codes for `StoreError`; `txn.rs` has those of a COMMIT.
+pub(super) fn fault(file: &Path, error: sqlx::Error, about_messages: bool) -> StoreError {
     match code(&error) {
         Some(BUSY | LOCKED) => StoreError::LockTimeout,
         // A CHECK constraint or a trigger that was added to idem's tables.
@@ -51,20 +50,9 @@ fn whose(file: &Path, error: sqlx::Error, about_messages: bool) -> StoreError {
     }
 }
 
-/// Classifies an error in one of idem's own statements that is not about a message.
-pub(super) fn fault(file: &Path, error: sqlx::Error) -> StoreError {
-    whose(file, error, false)
-}
-
-/// Classifies an error in one of idem's own statements that is about one message, or about several that can be tried
-/// singly.
-pub(super) fn fault_of_message(file: &Path, error: sqlx::Error) -> StoreError {
-    whose(file, error, true)
-}
-
 /// Classifies an error after which a transaction was neither committed nor rolled back for certain.
 pub(super) fn unknown(file: &Path, error: sqlx::Error) -> StoreError {
-    match fault(file, error) {
+    match fault(file, error, false) {
         fault @ (StoreError::ConnectionLost(_) | StoreError::Unavailable(_)) => fault,
         other => StoreError::ConnectionLost(other.into()),
     }
@@ -119,20 +107,9 @@ fn trouble(file: &Path, error: &sqlx::Error) -> String {
 }
 
 /// The driver's error, with the file's name.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
 struct Trouble {
     what: String,
     source: sqlx::Error,
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
-}
-
-impl std::error::Error for Trouble {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
 }

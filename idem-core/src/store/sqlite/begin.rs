@@ -10,27 +10,9 @@ use super::file::{Answer, BUSY_TIMEOUT};
 use super::{Sqlite, Txn};
 use crate::store::StoreError;
 
-/// Begins. The handler timeout starts when this is the writer.
-pub(super) async fn begin(store: &Sqlite, handler_timeout: Duration) -> Result<Txn, StoreError> {
-    begin_with(store, handler_timeout, 1, sqlx::query("BEGIN IMMEDIATE")).await.map(|(txn, _)| txn)
-}
-
-/// Begins for a handler whose message has no claim.
-pub(super) async fn begin_guarded(store: &Sqlite, handler_timeout: Duration) -> Result<Txn, StoreError> {
-    let command = sqlx::query(r#"BEGIN IMMEDIATE; SAVEPOINT "idem_guard""#);
-    let (mut txn, answer) = begin_with(store, handler_timeout, 2, command).await?;
-    match answer.error {
-        None => {
-            txn.mark_guarded(None);
-            Ok(txn)
-        }
-        // Dropping the transaction closes the connection.
-        Some(error) => Err(store.file.fault(error)),
-    }
-}
-
-/// Begins by a command of `count` statements, the first of which is BEGIN, and returns the answer to the others.
-pub(super) async fn begin_with(
+/// Begins by a command of `count` statements, the first of which is BEGIN, and returns the answer to the others. The
+/// handler timeout starts when this is the writer.
+pub(super) async fn begin(
     store: &Sqlite,
     handler_timeout: Duration,
     count: usize,

@@ -3,22 +3,19 @@
 pub(super) const DUE: &str = r#"
 SELECT EXISTS (
     SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages"
-        WHERE handler_id = h.value AND state = 'calling'
-            AND coalesce(locked_until, run_at) <= +{now}
+        SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.value AND state = 'calling' AND {due} <= +{now}
     )
 )"#;
 
 /// The oldest rows of all handlers, searched as those of an ordinary take are.
 pub(super) const FIND: &str = r#"
-SELECT m.id, m.handler_id, {now} - coalesce(m.locked_until, m.run_at)
+SELECT m.id, m.handler_id, {now} - {due}
 FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
 WHERE m.id IN (
     SELECT i.id FROM "idem_inbox_messages" AS i
-    WHERE i.handler_id = h.value AND i.state = 'calling' AND coalesce(i.locked_until, i.run_at) <= +{now}
-    ORDER BY coalesce(i.locked_until, i.run_at) LIMIT ?2
+    WHERE i.handler_id = h.value AND i.state = 'calling' AND {due} <= +{now} ORDER BY {due} LIMIT ?2
 )
-ORDER BY coalesce(m.locked_until, m.run_at) LIMIT ?2"#;
+ORDER BY {due} LIMIT ?2"#;
 
 /// The time of the first call is written before the call.
 pub(super) const TAKE: &str = r#"
@@ -92,9 +89,3 @@ UPDATE "idem_inbox_messages" SET
     asked_at = CASE WHEN ?3 IS NOT NULL THEN asked_at END
 WHERE id = ?1 AND state = 'dead' AND provider_key = ?5 AND (?3 IS NOT NULL OR answer IS NULL)
     AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)"#;
-
-/// The namespace is the default of its column, a random value.
-pub(super) const STORE_NAMESPACE: &str =
-    r#"INSERT INTO "idem_call_namespaces" (handler_id) VALUES (?1) ON CONFLICT DO NOTHING"#;
-
-pub(super) const NAMESPACE: &str = r#"SELECT namespace FROM "idem_call_namespaces" WHERE handler_id = ?1"#;

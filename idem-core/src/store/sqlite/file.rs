@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{ConnectOptions as _, Connection as _, Either, Executor as _};
@@ -25,9 +26,10 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// All connections of this process to one file, shared by all handles and prefixes.
 pub(super) struct File {
     path: PathBuf,
-    options: SqliteConnectOptions,
+    pub(super) options: SqliteConnectOptions,
     writer: Arc<FairMutex<Slot>>,
-    reader: FairMutex<Option<SqliteConnection>>,
+    /// The connection for reading, which no writer blocks (WAL).
+    pub(super) reader: FairMutex<Option<SqliteConnection>>,
 }
 
 /// The files that this process has open.
@@ -77,7 +79,7 @@ pub(super) struct Answer {
 impl File {
     /// Returns the file with this (canonical) path; the first caller's options apply.
     pub(super) fn of(path: PathBuf, options: SqliteConnectOptions) -> Arc<Self> {
-        let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = FILES.lock();
         if let Some(file) = files.get(&path).and_then(Weak::upgrade) {
             return file;
         }
@@ -124,25 +126,14 @@ impl File {
         Ok(Connection { writer, slot })
     }
 
-    /// Returns a connection for reading, which no writer blocks (WAL). Return it with [`Reader::give_back`]; dropping
-    /// it closes the connection.
-    pub(super) async fn reader(&self) -> Result<Reader<'_>, StoreError> {
-        let mut slot = self.reader.lock().await;
-        let connection = match slot.take() {
-            Some(connection) => connection,
-            None => self.options.connect().await.map_err(|error| self.fault(error))?,
-        };
-        Ok(Reader { connection, slot })
-    }
-
     /// Classifies an error in one of idem's own statements.
     pub(super) fn fault(&self, error: sqlx::Error) -> StoreError {
-        answer::fault(&self.path, error)
+        answer::fault(&self.path, error, false)
     }
 
     /// Classifies an error in one of idem's own statements that is about a message.
     pub(super) fn fault_of_message(&self, error: sqlx::Error) -> StoreError {
-        answer::fault_of_message(&self.path, error)
+        answer::fault(&self.path, error, true)
     }
 }
 
@@ -219,19 +210,5 @@ impl Connection {
     pub(super) fn give_back(self) {
         let Self { writer, mut slot } = self;
         slot.idle = Some(writer);
-    }
-}
-
-/// A connection for reading.
-pub(super) struct Reader<'a> {
-    pub(super) connection: SqliteConnection,
-    slot: tokio::sync::MutexGuard<'a, Option<SqliteConnection>>,
-}
-
-impl Reader<'_> {
-    /// Keeps the connection for the next reader.
-    pub(super) fn give_back(self) {
-        let Self { connection, mut slot } = self;
-        *slot = Some(connection);
     }
 }

@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteArguments, SqliteConnection};
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
 use super::file::File;
 use super::sql::Prefix;
 use super::statements::Statements;
-use crate::outbox::Bell;
-use crate::store::clock::Clock;
-use crate::store::{ConnectionShares, StoreError};
+use crate::store::sql::Clock;
+use crate::store::{StoreError, StoreFacts};
 
 /// The SQLite store: claims and inbox in a database file, beside the tables that handlers write to.
 ///
@@ -53,23 +53,49 @@ pub struct Sqlite {
     pub(super) prefix: Arc<Prefix>,
     pub(super) statements: Arc<Statements>,
     pub(super) retention: Duration,
-    /// Practically unlimited: callers wait in the queue for the writer.
-    pub(super) shares: ConnectionShares,
-    pub(super) bell: Bell,
+    pub(super) facts: Arc<StoreFacts>,
     pub(super) clock: Arc<Clock>,
 }
 
-type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
+pub(super) type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
 
 impl Sqlite {
+    /// Returns a statement for the tables of this store, to bind values to.
+    pub(super) fn query<'q>(&self, text: &str) -> Query<'q> {
+        sqlx::query(self.prefix.sql(text))
+    }
+
+    /// Reads rows by one statement, on the connection for reading, which no writer blocks.
+    pub(super) async fn read_all<T>(
+        &self,
+        query: Query<'_>,
+        decode: impl Fn(&SqliteRow) -> Result<T, sqlx::Error>,
+    ) -> Result<Vec<T>, StoreError> {
+        self.read(async move |_, reader| query.fetch_all(reader).await?.iter().map(decode).collect()).await
+    }
+
+    /// Reads the one row of a statement.
+    pub(super) async fn read_one<T>(
+        &self,
+        query: Query<'_>,
+        decode: impl FnOnce(&SqliteRow) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        self.read(async move |_, reader| decode(&query.fetch_one(reader).await?)).await
+    }
+
     /// Runs statements on the connection for reading, which no writer blocks.
     pub(super) async fn read<T>(
         &self,
         work: impl AsyncFnOnce(&Self, &mut SqliteConnection) -> Result<T, sqlx::Error>,
     ) -> Result<T, StoreError> {
-        let mut reader = self.file.reader().await?;
-        let answer = work(self, &mut reader.connection).await.map_err(|error| self.file.fault(error))?;
-        reader.give_back();
+        let mut slot = self.file.reader.lock().await;
+        // It is closed unless the work has ended well.
+        let mut reader = match slot.take() {
+            Some(reader) => reader,
+            None => self.file.options.connect().await.map_err(|error| self.file.fault(error))?,
+        };
+        let answer = work(self, &mut reader).await.map_err(|error| self.file.fault(error))?;
+        *slot = Some(reader);
         Ok(answer)
     }
 
@@ -86,10 +112,7 @@ impl Sqlite {
 
     /// Runs one statement that changes something in autocommit; returns how many rows it changed.
     pub(super) async fn change(&self, query: Query<'_>) -> Result<u64, StoreError> {
-        let mut connection = self.file.writer().await?;
-        let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault(error))?;
-        connection.give_back();
-        Ok(done.rows_affected())
+        self.write(async move |_, writer| Ok(query.execute(writer).await?.rows_affected())).await
     }
 
     /// As [`change`](Self::change), for a statement about one message.

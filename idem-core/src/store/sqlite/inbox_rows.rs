@@ -1,18 +1,19 @@
-//! Inbox rows: inserted, taken, started, and their outcomes.
+//! Inbox rows: inserted, taken, started, called for, and their outcomes.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::Row as _;
-use sqlx::sqlite::SqliteConnection;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::sql::{duration, ids, millis, rows, since_epoch};
+use super::sql::{duration, ids, json, millis, row, rows, since_epoch};
 use super::{Sqlite, Txn, calls_sql, inbox_sql};
 use crate::Reason;
 use crate::store::{
-    CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, LookBack,
-    MAX_BREAKS, MAX_STARTS, NewRow, Row, RowKind, RowResult, StoreError, TakeLimit, envelope, error_text,
+    CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId, Identity,
+    InboxRows, LeftCalls, LookBack, MAX_BREAKS, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult,
+    StoreError, TakeLimit, TakenCalls, envelope, error_text,
 };
 
 /// Inserts a row, or counts a delivery of one that is there, and returns its id.
@@ -39,12 +40,6 @@ pub(super) async fn insert(
     query.fetch_one(connection).await
 }
 
-async fn remove(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
-    let query = sqlx::query(store.prefix.sql(inbox_sql::REMOVE)).bind(row.id).bind(row.locked_by);
-    let done = query.execute(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))?;
-    Ok(done.rows_affected() == 1)
-}
-
 impl InboxRows for Sqlite {
     async fn insert(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<Vec<i64>, StoreError> {
         let mut ids = Vec::with_capacity(rows.len());
@@ -57,7 +52,7 @@ impl InboxRows for Sqlite {
 
     async fn count_duplicates(&self, txn: &mut Txn, identities: &[&Identity]) -> Result<(), StoreError> {
         for Identity { handler, key, fingerprint } in identities {
-            let query = sqlx::query(self.prefix.sql(inbox_sql::COUNT_DUPLICATE)).bind(handler.0);
+            let query = self.query(inbox_sql::COUNT_DUPLICATE).bind(handler.0);
             let query = query.bind(key.as_bytes()).bind(fingerprint.as_bytes());
             query.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
         }
@@ -65,38 +60,35 @@ impl InboxRows for Sqlite {
     }
 
     /// Two statements for each, since SQLite has none that changes two tables; no other connection sees the state between them.
-    async fn start(&self, txn: &mut Txn, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
+    async fn start(&self, txn: &mut Txn, rows: &[&Row], state: ClaimState) -> Result<Vec<bool>, StoreError> {
         let mut started = Vec::with_capacity(rows.len());
         for row in rows {
-            let is_ours = remove(self, txn, row).await?;
+            let remove = self.query(inbox_sql::REMOVE).bind(row.id).bind(row.locked_by);
+            let removed = remove.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
+            let is_ours = removed.rows_affected() == 1;
             started.push(is_ours);
-            if !is_ours {
-                continue;
+            if is_ours && state == ClaimState::Processed {
+                let Identity { handler, key, .. } = &row.identity;
+                let date = self.query(inbox_sql::DATE).bind(handler.0).bind(key.as_bytes());
+                date.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
             }
-            let Identity { handler, key, .. } = &row.identity;
-            let date = sqlx::query(self.prefix.sql(inbox_sql::DATE)).bind(handler.0).bind(key.as_bytes());
-            date.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
         }
         // All rows commit together, so the fate of one is the fate of all.
-        if let Some((row, _)) = rows.iter().zip(&started).find(|(_, is_ours)| **is_ours) {
+        let first = rows.iter().zip(&started).find(|(_, is_ours)| **is_ours);
+        if let (Some((row, _)), ClaimState::Processed) = (first, state) {
             txn.guard(Some(&row.identity)).await.map_err(|error| self.file.fault_of_message(error))?;
         }
         Ok(started)
     }
 
-    async fn remove(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
-        remove(self, txn, row).await
-    }
-
     /// It needs no bound: what was deleted from an index is not in the way of later searches, whatever others still read.
     async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, _: LookBack) -> Result<DueRows, StoreError> {
-        let read = async |store: &Self, reader: &mut SqliteConnection| {
-            let query = sqlx::query(store.prefix.sql(inbox_sql::POLL_DUE)).bind(ids(handlers)).bind(MAX_STARTS);
-            let row = query.bind(millis(lease.saturating_mul(CRASHED_LEASES))).fetch_one(reader).await?;
+        let query = self.query(inbox_sql::POLL_DUE).bind(ids(handlers)).bind(MAX_STARTS);
+        let due = |row: &SqliteRow| {
             let (ordinary, suspect) = (row.try_get("ordinary")?, row.try_get("suspect")?);
             Ok(DueRows { ordinary, suspect, alone: row.try_get("alone")?, crashed: row.try_get("crashed")? })
         };
-        self.read(read).await
+        self.read_one(query.bind(millis(lease.saturating_mul(CRASHED_LEASES))), due).await
     }
 
     async fn take(
@@ -114,7 +106,8 @@ impl InboxRows for Sqlite {
         };
         let most = i64::try_from(limit.rows).unwrap_or(i64::MAX);
         let take = async |store: &Self, writer: &mut SqliteConnection| {
-            let due = sqlx::query(store.prefix.sql(inbox_sql::DUE))
+            let due = store
+                .query(inbox_sql::DUE)
                 .bind(ids(handlers))
                 .bind(if kind == RowKind::Ordinary { most } else { 0 })
                 .fetch_all(&mut *writer)
@@ -127,8 +120,7 @@ impl InboxRows for Sqlite {
                 bytes += usize::try_from(row.try_get::<i64, _>("bytes")?).unwrap_or(0);
             }
             let most = if kind == RowKind::Ordinary { fit } else { most };
-            let query =
-                sqlx::query(store.prefix.sql(text)).bind(ids(handlers)).bind(most).bind(millis(lease)).bind(token);
+            let query = store.query(text).bind(ids(handlers)).bind(most).bind(millis(lease)).bind(token);
             let query = if kind == RowKind::Alone { query.bind(MAX_STARTS) } else { query };
             let mut taken = rows(&query.fetch_all(writer).await?)?;
             taken.iter_mut().for_each(|row| row.waited = waited.remove(&row.id));
@@ -137,58 +129,107 @@ impl InboxRows for Sqlite {
         self.write(take).await
     }
 
+    /// Reads first: each poll comes here, and there is one writer. It needs no bound: what was deleted from an index is not in the
+    /// way of later searches, whatever others still read.
+    async fn take_calls(
+        &self,
+        callers: &[Caller],
+        limit: usize,
+        _since: Option<Duration>,
+        token: Uuid,
+    ) -> Result<TakenCalls, StoreError> {
+        let handlers: Vec<_> = callers.iter().map(|caller| caller.handler).collect();
+        let is_due: bool = self.read_one(self.query(calls_sql::DUE).bind(ids(&handlers)), |row| row.try_get(0)).await?;
+        if !is_due {
+            return Ok(TakenCalls::new(Vec::new(), Instant::now()));
+        }
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let take = async |store: &Self, txn: &mut Txn| {
+            // It is the writer now. The clock by which the leases are dated is read by the statements that follow.
+            let since = Instant::now();
+            let due = sqlx::query_as::<_, (i64, i32, i64)>(store.prefix.sql(calls_sql::FIND))
+                .bind(ids(&handlers))
+                .bind(limit);
+            let mut taken = Vec::new();
+            for (id, handler, waited) in due.fetch_all(txn.connection()).await? {
+                let Some(caller) = callers.iter().find(|caller| caller.handler.0 == handler) else { continue };
+                let query = store.query(calls_sql::TAKE).bind(id).bind(token).bind(millis(caller.lease));
+                let query = query.bind(Uuid::new_v4()).bind(&*caller.name);
+                let row = row(&query.fetch_one(txn.connection()).await?)?;
+                taken.push(Row { waited: Some(duration(waited)), ..row });
+            }
+            Ok(TakenCalls::new(taken, since))
+        };
+        self.in_transaction(take).await
+    }
+
+    async fn date_call(&self, row: &Row, lease: Duration) -> Result<Option<Instant>, StoreError> {
+        let date = async |store: &Self, txn: &mut Txn| {
+            // As in a take, it is the writer now.
+            let since = Instant::now();
+            let query = store.query(calls_sql::DATE).bind(row.id).bind(row.locked_by).bind(millis(lease));
+            Ok((query.execute(txn.connection()).await?.rows_affected() == 1).then_some(since))
+        };
+        self.in_transaction(date).await
+    }
+
+    /// Reads first: nearly always there are none, and there is one writer.
+    async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {
+        let handlers = ids(handlers);
+        let count = |row: &SqliteRow| Ok((row.try_get::<i64, _>(0)?, row.try_get::<i64, _>(1)?));
+        let (unused, in_doubt) = self.read_one(self.query(calls_sql::LEFT).bind(&handlers), count).await?;
+        let released = match unused {
+            0 => 0,
+            _ => self.change(self.query(calls_sql::RELEASE).bind(&handlers).bind(RELEASED_AT_ONCE)).await?,
+        };
+        Ok(LeftCalls::new(released, in_doubt.unsigned_abs()))
+    }
+
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
-        let ids = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
-        let query =
-            sqlx::query(self.prefix.sql(inbox_sql::EXTEND)).bind(format!("[{ids}]")).bind(token).bind(millis(lease));
+        let query = self.query(inbox_sql::EXTEND).bind(json(ids)).bind(token).bind(millis(lease));
         self.change(query).await.map(|_| ())
     }
 
     /// Uses the writer's queue, not a reader: the connection whose answer was lost is closed first.
     async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
         let found = async |store: &Self, writer: &mut SqliteConnection| {
-            rows(&sqlx::query(store.prefix.sql(inbox_sql::TAKEN)).bind(token).fetch_all(writer).await?)
+            rows(&store.query(inbox_sql::TAKEN).bind(token).fetch_all(writer).await?)
         };
         self.write(found).await
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
-        let (text, due, reason, error) = match result {
+        let ((attempts, starts, breaks), due, reason, error) = match result {
+            RowResult::Failed { next, error } => ((1, 0, 0), next.ok(), next.err(), Some(error)),
+            RowResult::Broke { due, error } => ((0, 1, 1), Some(*due), None, Some(error)),
+            RowResult::GivenBack { due } => ((0, 1, 0), Some(*due), None, None),
+            RowResult::Released { due } => ((0, 0, 0), Some(*due), None, None),
+            RowResult::Dead { reason, error } => ((0, 0, 0), None, Some(*reason), Some(error)),
             RowResult::LeftToCall { provider_key } => {
-                let query = sqlx::query(self.prefix.sql(calls_sql::LEAVE_TO_CALL)).bind(row.id).bind(row.locked_by);
+                let query = self.query(calls_sql::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by);
                 return Ok(self.change(query.bind(provider_key)).await? == 1);
             }
-            RowResult::Failed { next, error } => (inbox_sql::FAILED, next.unwrap_or_default(), next.err(), Some(error)),
-            RowResult::Broke { due, error } => (inbox_sql::BROKE, *due, Some(Reason::BrokeConnection), Some(error)),
-            RowResult::GivenBack { due } => (inbox_sql::GIVEN_BACK, *due, None, None),
-            RowResult::Released { due } => (inbox_sql::RELEASED, *due, None, None),
-            RowResult::Dead { reason, error } => (inbox_sql::DEAD, Duration::ZERO, Some(*reason), Some(error)),
+            RowResult::Refunded => {
+                return self.change(self.query(inbox_sql::REFUND_START).bind(row.id)).await.map(|_| true);
+            }
+            RowResult::Called(result) => return self.record_call(row, result).await,
         };
-        let mut query = sqlx::query(self.prefix.sql(text)).bind(row.id).bind(row.locked_by).bind(millis(due));
-        if let Some(error) = error {
-            query = query.bind(reason.map(Reason::as_str)).bind(error_text(error).into_owned());
-        }
-        if let RowResult::Broke { .. } = result {
-            query = query.bind(MAX_BREAKS);
-        }
+        let query = self.query(inbox_sql::RECORD_RESULT).bind(row.id).bind(row.locked_by);
+        let query = query.bind(attempts).bind(starts).bind(breaks).bind(due.map(millis));
+        let query = query.bind(reason.map(Reason::as_str)).bind(error.map(|error| error_text(error).into_owned()));
+        let query = query.bind(MAX_BREAKS).bind(Reason::BrokeConnection.as_str());
         Ok(self.change_of_message(query).await? == 1)
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
-        let find = async |store: &Self, reader: &mut SqliteConnection| {
-            let query = sqlx::query(store.prefix.sql(inbox_sql::IS_SCHEDULED)).bind(identity.handler.0);
-            query.bind(identity.key.as_bytes()).fetch_optional(reader).await
-        };
-        Ok(self.read(find).await?.is_some())
-    }
-
-    async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {
-        self.change(sqlx::query(self.prefix.sql(inbox_sql::REFUND_START)).bind(row.id)).await.map(drop)
+        let query = self.query(inbox_sql::IS_SCHEDULED).bind(identity.handler.0).bind(identity.key.as_bytes());
+        Ok(!self.read_all(query, |_| Ok(())).await?.is_empty())
     }
 
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
         let bury = async |store: &Self, writer: &mut SqliteConnection| {
-            let query = sqlx::query(store.prefix.sql(inbox_sql::DEAD_LETTER_CRASHED))
+            let query = store
+                .query(inbox_sql::DEAD_LETTER_CRASHED)
                 .bind(ids(handlers))
                 .bind(MAX_STARTS)
                 .bind(millis(lease.saturating_mul(CRASHED_LEASES)))
@@ -198,5 +239,25 @@ impl InboxRows for Sqlite {
             rows(&query.fetch_all(writer).await?)
         };
         self.write(bury).await
+    }
+}
+
+impl Sqlite {
+    async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
+        let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
+        let query = self
+            .query(calls_sql::RECORD)
+            .bind(row.id)
+            .bind(row.locked_by)
+            .bind(i64::from(*is_attempt))
+            .bind(answer.as_ref().map(CallAnswer::as_bytes))
+            .bind(millis(next.unwrap_or_default()))
+            .bind(next.err().map(Reason::as_str))
+            .bind(error.as_deref().map(error_text))
+            .bind(*is_unused)
+            .bind(*in_doubt)
+            .bind(*is_question)
+            .bind(row.provider_key);
+        Ok(self.change_of_message(query).await? == 1)
     }
 }

@@ -27,48 +27,33 @@ pub(super) const DATE: &str =
 /// index of an expression.
 pub(super) const POLL_DUE: &str = r#"
 SELECT
-    EXISTS (
-        SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-            SELECT 1 FROM "idem_inbox_messages"
-            WHERE handler_id = h.value AND state IN ('scheduled', 'running') AND crash_count = 0 AND lost_connections <= 1
-                AND coalesce(locked_until, run_at) <= +{now}
-        )
-    ) AS ordinary,
-    EXISTS (
-        SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-            SELECT 1 FROM "idem_inbox_messages"
-            WHERE handler_id = h.value AND state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2)
-                AND crash_count <= 1 AND coalesce(locked_until, run_at) <= +{now}
-        )
-    ) AS suspect,
-    EXISTS (
-        SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-            SELECT 1 FROM "idem_inbox_messages"
-            WHERE handler_id = h.value AND state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2)
-                AND crash_count > 1 AND crash_count < ?2 AND coalesce(locked_until, run_at) <= +{now}
-        )
-    ) AS alone,
-    EXISTS (
-        SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-            SELECT 1 FROM "idem_inbox_messages"
-            WHERE handler_id = h.value AND state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2)
-                AND crash_count >= ?2 AND coalesce(locked_until, run_at) < {now} - ?3
-        )
-    ) AS crashed"#;
+    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
+        SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.value AND {ordinary} AND {due} <= +{now}
+    )) AS ordinary,
+    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
+        SELECT 1 FROM "idem_inbox_messages"
+        WHERE handler_id = h.value AND {suspect} AND crash_count <= 1 AND {due} <= +{now}
+    )) AS suspect,
+    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
+        SELECT 1 FROM "idem_inbox_messages"
+        WHERE handler_id = h.value AND {suspect} AND crash_count > 1 AND crash_count < ?2 AND {due} <= +{now}
+    )) AS alone,
+    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
+        SELECT 1 FROM "idem_inbox_messages"
+        WHERE handler_id = h.value AND {suspect} AND crash_count >= ?2 AND {due} < {now} - ?3
+    )) AS crashed"#;
 
 /// The rows that a take is about to take: how large they are, and how long they have been due, since RETURNING sees
 /// only the new values. Uses the same indexes as the take. It does not run in the same transaction: a row that appears
 /// or disappears in between is only missing in a histogram, or slightly exceeds the limit.
 pub(super) const DUE: &str = r#"
-SELECT m.id, {now} - coalesce(m.locked_until, m.run_at) AS waited, length(m.payload) + length(m.envelope) AS bytes
+SELECT m.id, {now} - {due} AS waited, length(payload) + length(envelope) AS bytes
 FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
 WHERE m.id IN (
     SELECT i.id FROM "idem_inbox_messages" AS i
-    WHERE i.handler_id = h.value AND i.state IN ('scheduled', 'running') AND i.crash_count = 0 AND i.lost_connections <= 1
-        AND coalesce(i.locked_until, i.run_at) <= +{now}
-    ORDER BY coalesce(i.locked_until, i.run_at) LIMIT ?2
+    WHERE i.handler_id = h.value AND {ordinary} AND {due} <= +{now} ORDER BY {due} LIMIT ?2
 )
-ORDER BY coalesce(m.locked_until, m.run_at) LIMIT ?2"#;
+ORDER BY {due} LIMIT ?2"#;
 
 /// The inner query runs once per handler, so that the index finds its earliest rows, regardless of how many rows are
 /// due and of the rows of other consumers. SQLite has no LATERAL, and an `IN` list would sort all due rows.
@@ -81,52 +66,32 @@ WHERE id IN (
     SELECT m.id FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
     WHERE m.id IN (
         SELECT i.id FROM "idem_inbox_messages" AS i
-        WHERE i.handler_id = h.value AND i.state IN ('scheduled', 'running') AND "#,
+        WHERE i.handler_id = h.value AND "#,
             $kind,
-            r#" AND coalesce(i.locked_until, i.run_at) <= +{now}
-        ORDER BY coalesce(i.locked_until, i.run_at) LIMIT ?2
+            r#" AND {due} <= +{now} ORDER BY {due} LIMIT ?2
     )
-    ORDER BY coalesce(m.locked_until, m.run_at) LIMIT ?2
+    ORDER BY {due} LIMIT ?2
 )
 RETURNING {row}"#
         )
     };
 }
-pub(super) const TAKE_ORDINARY: &str = take!("i.crash_count = 0 AND i.lost_connections <= 1");
-pub(super) const TAKE_SUSPECT: &str = take!("(i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count <= 1");
-pub(super) const TAKE_ALONE: &str =
-    take!("(i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count > 1 AND i.crash_count < ?5");
+pub(super) const TAKE_ORDINARY: &str = take!("{ordinary}");
+pub(super) const TAKE_SUSPECT: &str = take!("{suspect} AND crash_count <= 1");
+pub(super) const TAKE_ALONE: &str = take!("{suspect} AND crash_count > 1 AND crash_count < ?5");
 
 pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE locked_by = ?1"#;
 
-/// `?3` the delay until the row is due, `?4` the reason if it becomes dead, `?5` the error; in [`BROKE`], `?6` the
-/// number of breaks at which it does.
-pub(super) const FAILED: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, attempts = attempts + 1, crash_count = 0,
-    lost_connections = 0, error = ?5,
-    run_at = {now} + ?3, reason = ?4, state = CASE WHEN ?4 IS NULL THEN 'scheduled' ELSE 'dead' END,
-    died_at = CASE WHEN ?4 IS NOT NULL THEN {now} END
-WHERE id = ?1 AND locked_by = ?2"#;
-
-pub(super) const BROKE: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_count = max(crash_count - 1, 0),
-    lost_connections = lost_connections + 1, error = ?5,
-    run_at = {now} + ?3, reason = CASE WHEN lost_connections + 1 >= ?6 THEN ?4 END,
-    state = CASE WHEN lost_connections + 1 >= ?6 THEN 'dead' ELSE 'scheduled' END,
-    died_at = CASE WHEN lost_connections + 1 >= ?6 THEN {now} END
-WHERE id = ?1 AND locked_by = ?2"#;
-
-pub(super) const GIVEN_BACK: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'scheduled',
-    crash_count = max(crash_count - 1, 0), run_at = {now} + ?3
-WHERE id = ?1 AND locked_by = ?2"#;
-
-pub(super) const RELEASED: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'scheduled', run_at = {now} + ?3
-WHERE id = ?1 AND locked_by = ?2"#;
-
-pub(super) const DEAD: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, error = ?5, reason = ?4, state = 'dead', died_at = {now}
+/// One statement for every result of a run: ?3 attempts to add, ?4 starts to refund, ?5 breaks to add, ?6 the delay until the row is
+/// due, ?7 the reason if it is dead, ?8 the error, ?9 the number of breaks at which it dies for the reason ?10.
+pub(super) const RECORD_RESULT: &str = r#"
+UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, attempts = attempts + ?3,
+    crash_count = CASE WHEN ?3 > 0 THEN 0 ELSE max(crash_count - ?4, 0) END,
+    lost_connections = CASE WHEN ?3 > 0 THEN 0 ELSE lost_connections + ?5 END,
+    run_at = coalesce({now} + ?6, run_at), error = coalesce(?8, error),
+    reason = coalesce(?7, CASE WHEN ?5 > 0 AND lost_connections + ?5 >= ?9 THEN ?10 END),
+    state = CASE WHEN ?7 IS NULL AND (?5 = 0 OR lost_connections + ?5 < ?9) THEN 'scheduled' ELSE 'dead' END,
+    died_at = CASE WHEN ?7 IS NOT NULL OR ?5 > 0 AND lost_connections + ?5 >= ?9 THEN {now} END
 WHERE id = ?1 AND locked_by = ?2"#;
 
 pub(super) const EXTEND: &str = r#"
@@ -143,10 +108,8 @@ pub(super) const DEAD_LETTER_CRASHED: &str = r#"
 UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'dead', reason = ?4, died_at = {now},
     error = ?6 || CASE error WHEN '' THEN '' ELSE '; the error of its last attempt: ' || error END
 WHERE id IN (
-    SELECT i.id FROM "idem_inbox_messages" AS i
-    WHERE i.handler_id IN (SELECT value FROM json_each(?1)) AND i.state IN ('scheduled', 'running')
-        AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count >= ?2
-        AND coalesce(i.locked_until, i.run_at) < {now} - ?3
+    SELECT id FROM "idem_inbox_messages"
+    WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {suspect} AND crash_count >= ?2 AND {due} < {now} - ?3
     LIMIT ?5
 )
 RETURNING {row}"#;

@@ -11,8 +11,8 @@ use super::answer;
 use super::sql::Prefix;
 use crate::Error;
 use crate::store::Migration;
-use crate::store::ledger::{self, Applied};
-use crate::store::tables::{self, TABLES, Table};
+use crate::store::sql::ledger::{self, Applied};
+use crate::store::sql::tables::{self, TABLES, Table};
 
 /// All migrations, in order. Old and new versions of idem run side by side during a rollout, so a migration either keeps the
 /// previous version working, or records in the ledger (`supports`) that it does not.

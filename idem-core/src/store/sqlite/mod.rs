@@ -8,13 +8,10 @@
 //! | `file` | the single writer of a file, and its queue |
 //! | `session` | what a handler can leave on its connection |
 //! | `watch` | hooks that track a connection's transactions |
-//! | `transactions`, `txn`, `begin` | begin, guard, commit, rollback |
-//! | `claims`, `claims_sql`, `register` | handlers and their claims |
-//! | `inbox_rows`, `inbox_sql` | inbox rows |
-//! | `calls`, `calls_sql` | inbox rows in their call phase |
-//! | `operator`, `operator_sql` | stats, list, replay, discard |
-//! | `outbox_rows`, `relays_sql` | the outbox, and the statements of its relays |
-//! | `outbox_sql`, `local` | what is staged, and messages for other handlers |
+//! | `transactions`, `txn`, `begin`, `claims`, `claims_sql` | begin, claim, guard, commit, rollback |
+//! | `inbox_rows`, `inbox_sql`, `calls_sql` | inbox rows, also in their call phase |
+//! | `outbox_rows`, `outbox_sql`, `local` | the outbox, for handlers, relays and operators, and messages for other handlers |
+//! | `consumers`, `consumers_sql`, `register` | handlers, gauges, dead letters |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune`, `prune_sql` | removing old claims |
 //! | `statements`, `sql`, `answer` | texts, values, errors |
@@ -22,18 +19,17 @@
 
 mod answer;
 mod begin;
-mod calls;
 mod calls_sql;
 mod claims;
 mod claims_sql;
+mod consumers;
+mod consumers_sql;
 mod file;
 mod handle;
 mod inbox_rows;
 mod inbox_sql;
 mod local;
 mod migrate;
-mod operator;
-mod operator_sql;
 mod options;
 mod outbox_rows;
 mod outbox_sql;
@@ -41,7 +37,6 @@ mod own;
 mod prune;
 mod prune_sql;
 mod register;
-mod relays_sql;
 mod session;
 mod sql;
 mod statements;

@@ -8,13 +8,12 @@ use sqlx::ConnectOptions as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 
 use super::file::{BUSY_TIMEOUT, File};
-use super::sql::{Prefix, duration, since_epoch};
+use super::sql::{NOW, Prefix, duration, since_epoch};
 use super::statements::Statements;
 use super::{Sqlite, answer, migrate};
 use crate::Error;
-use crate::outbox::Bell;
-use crate::store::ConnectionShares;
-use crate::store::clock::Clock;
+use crate::store::StoreFacts;
+use crate::store::sql::Clock;
 
 /// The options of a [`Sqlite`] store.
 ///
@@ -117,13 +116,15 @@ impl SqliteOptions {
         // SQLite reads the clock of this machine.
         let clock = Clock::default();
         clock.ahead(Instant::now(), duration(since_epoch(SystemTime::now())));
+        let name = format!("SQLite {}, prefix {}", canonical.display(), prefix.as_str());
+        let around_table = [format!("\"{}", prefix.as_str()), "\"".to_owned()];
         Ok(Sqlite {
+            // Practically unlimited: callers wait in the queue for the writer.
+            facts: Arc::new(StoreFacts::new(name, usize::MAX, around_table, NOW)),
             file: File::of(canonical.clone(), options.filename(canonical)),
             statements: Arc::new(Statements::new(&prefix)),
             prefix: Arc::new(prefix),
             retention: self.retention,
-            shares: ConnectionShares::new(usize::MAX),
-            bell: Bell::default(),
             clock: Arc::new(clock),
         })
     }

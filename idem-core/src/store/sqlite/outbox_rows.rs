@@ -4,29 +4,27 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use sqlx::Row as _;
-use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::outbox_sql::NewRow;
-use super::relays_sql::{
-    BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FREE, HIGHEST, IN_ORDER, LEASE, OF_KEYS, READ, RELEASE, REPLAY, RETRY,
-    SHOW, STATS, TO_DESTINATION, UNREAD,
+use super::handle::Query;
+use super::outbox_sql::{
+    BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FIND, FREE, HIGHEST, IN_ORDER, LEASE, NewRow, OF_KEYS, READ, REGISTER,
+    RELEASE, REPLAY, RETRY, SHOW, STATS, TO_DESTINATION, UNREAD,
 };
-use super::sql::{duration, millis, time};
+use super::sql::{duration, in_hex, json, millis, time};
 use super::{Sqlite, Txn};
-use crate::outbox::{Bell, StagedMessage, envelope};
+use crate::Error;
+use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
     DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId, OutboxMark,
     OutboxRead, OutboxRow, OutboxRows, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, error_text,
     number,
 };
-use crate::{Error, Key};
 
 /// The most bytes of payloads and headers that one read brings. The file has one connection for reading, and workers wait for
 /// it to look for due rows and to find out whether the database answers.
 const AT_ONCE: u64 = 8 * 1024 * 1024;
-
-type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
 
 fn message(row: &SqliteRow) -> Result<StagedMessage, sqlx::Error> {
     let message = envelope::open(
@@ -41,11 +39,6 @@ fn message(row: &SqliteRow) -> Result<StagedMessage, sqlx::Error> {
         .with_attempt(attempts.saturating_add(1)))
 }
 
-const REGISTER: &str = r#"
-INSERT INTO "idem_outboxes" (id, name, namespace) VALUES (?3, ?1, ?2) ON CONFLICT DO NOTHING"#;
-
-const FIND: &str = r#"SELECT id, namespace FROM "idem_outboxes" WHERE name = ?1"#;
-
 /// Returns the row of an outbox, which is made here if there is none.
 pub(super) async fn intern(
     store: &Sqlite,
@@ -57,21 +50,11 @@ pub(super) async fn intern(
         if let Some((number, namespace)) = find().fetch_optional(&mut *connection).await? {
             return Ok(OutboxId { number, namespace });
         }
-        let register = sqlx::query(store.prefix.sql(REGISTER)).bind(name).bind(Uuid::new_v4());
+        let register = store.query(REGISTER).bind(name).bind(Uuid::new_v4());
         register.bind(number(&[name], attempt)).execute(&mut *connection).await?;
     }
     let (number, namespace) = find().fetch_one(&mut *connection).await?;
     Ok(OutboxId { number, namespace })
-}
-
-impl Sqlite {
-    fn of<'q>(&self, text: &str, outbox: OutboxId) -> Query<'q> {
-        sqlx::query(self.prefix.sql(text)).bind(outbox.number)
-    }
-
-    fn of_row<'q>(&self, text: &str, outbox: OutboxId, token: Uuid, row: RowRef) -> Query<'q> {
-        self.of(text, outbox).bind(token).bind(row.id).bind(row.message_id)
-    }
 }
 
 impl OutboxRows for Sqlite {
@@ -83,18 +66,8 @@ impl OutboxRows for Sqlite {
         Ok(outbox)
     }
 
-    fn stage(&self, txn: &mut Txn, outbox: OutboxId, messages: Vec<StagedMessage>) -> Result<(), StoreError> {
-        txn.stage(messages.into_iter().map(|message| NewRow { outbox, message }));
-        Ok(())
-    }
-
-    fn stage_local(&self, txn: &mut Txn, messages: Vec<LocalMessage>) -> Result<(), StoreError> {
-        txn.stage_local(messages);
-        Ok(())
-    }
-
-    fn bell(&self) -> Option<&Bell> {
-        Some(&self.bell)
+    fn stage(&self, txn: &mut Txn, outbox: OutboxId, outgoing: Vec<StagedMessage>, local: Vec<LocalMessage>) {
+        txn.stage(outgoing.into_iter().map(|message| NewRow { outbox, message }), local);
     }
 
     async fn lease_outbox(
@@ -111,10 +84,8 @@ impl OutboxRows for Sqlite {
             return Ok(if changed > 0 { LeaseAnswer::Held } else { LeaseAnswer::Unknown });
         };
         // A relay that stands by asks each second, and must not wait for the writer, nor keep it from handlers.
-        let free = async |store: &Self, reader: &mut SqliteConnection| {
-            store.of(FREE, outbox).bind(token).fetch_one(reader).await?.try_get::<Option<i64>, _>(0)
-        };
-        match self.read(free).await? {
+        let found: Option<i64> = self.read_one(self.of(FREE, outbox).bind(token), |row| row.try_get(0)).await?;
+        match found {
             None => Ok(LeaseAnswer::Unknown),
             Some(1) => Ok(LeaseAnswer::Other),
             Some(_) => {
@@ -137,7 +108,7 @@ impl OutboxRows for Sqlite {
         let text = format!("{READ}{condition}{IN_ORDER}");
         let read = async |store: &Self, reader: &mut SqliteConnection| {
             // Before the messages: what is committed between the two is above it, and found.
-            let highest = store.of(HIGHEST, outbox).fetch_one(&mut *reader).await?.try_get(0)?;
+            let highest: i64 = store.of(HIGHEST, outbox).fetch_one(&mut *reader).await?.try_get(0)?;
             let query = store.of(&text, outbox).bind(from).bind(to).bind(json(known)).bind(limit).bind(first);
             let query = if condition == EXCEPT { query.bind(second) } else { query };
             let mut rows = query.fetch(reader);
@@ -151,10 +122,11 @@ impl OutboxRows for Sqlite {
                 }
                 found.push(outbox_row(&row)?);
             }
-            is_cut |= found.len() >= limit as usize;
-            Ok(OutboxFound { rows: found, is_cut, snapshot: None, mark: Some(OutboxMark { number: 0, highest }) })
+            Ok((found, is_cut, highest))
         };
-        self.read(read).await
+        let (rows, is_cut, highest) = self.read(read).await?;
+        let is_cut = is_cut || rows.len() >= limit as usize;
+        Ok(OutboxFound { rows, is_cut, snapshot: None, mark: Some(OutboxMark { number: 0, highest }) })
     }
 
     async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
@@ -199,14 +171,12 @@ impl OutboxRows for Sqlite {
     }
 
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
-        let read = async |store: &Self, reader: &mut SqliteConnection| {
-            let query = store.of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX));
-            let row = query.fetch_one(reader).await?;
+        let stats = |row: &SqliteRow| {
             let count = |at: usize| row.try_get::<i64, _>(at).map(i64::unsigned_abs);
             let age = |at: usize| row.try_get::<Option<i64>, _>(at).map(|age| age.map(duration));
             Ok(OutboxStats { waiting: count(0)?, oldest: age(1)?, dead: count(2)?, relay_seen: age(3)? })
         };
-        self.read(read).await
+        self.read_one(self.of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX)), stats).await
     }
 
     async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
@@ -214,12 +184,8 @@ impl OutboxRows for Sqlite {
             let waiting = row.try_get::<i64, _>(1)?.unsigned_abs();
             Ok(UnreadOutbox { name: row.try_get(0)?, waiting, oldest: duration(row.try_get(2)?) })
         };
-        let read = async |store: &Self, reader: &mut SqliteConnection| {
-            let query = sqlx::query(store.prefix.sql(UNREAD)).bind(millis(patience));
-            let query = query.bind(i64::try_from(limit).unwrap_or(i64::MAX));
-            query.fetch_all(reader).await?.iter().map(unread).collect()
-        };
-        self.read(read).await
+        let query = self.query(UNREAD).bind(millis(patience)).bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        self.read_all(query, unread).await
     }
 
     async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
@@ -232,23 +198,28 @@ impl OutboxRows for Sqlite {
                 died_at: time(row.try_get("died_at")?),
             })
         };
-        let read = async |store: &Self, reader: &mut SqliteConnection| {
-            let query = store.of(DEAD, outbox).bind(page.before.unwrap_or(i64::MAX)).bind(page.limit);
-            query.fetch_all(reader).await?.iter().map(dead).collect()
-        };
-        self.read(read).await
+        let query = self.of(DEAD, outbox).bind(page.before.unwrap_or(i64::MAX)).bind(page.limit);
+        self.read_all(query, dead).await
     }
 
-    async fn replay_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
-        self.in_transaction(async |store, txn| {
-            store.of(REPLAY, outbox).bind(id).execute(txn.connection()).await?;
+    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Result<bool, StoreError> {
+        let remove = async |store: &Self, txn: &mut Txn| {
+            if again {
+                store.of(REPLAY, outbox).bind(id).execute(txn.connection()).await?;
+            }
             Ok(store.of(DISCARD, outbox).bind(id).execute(txn.connection()).await?.rows_affected() > 0)
-        })
-        .await
+        };
+        self.in_transaction(remove).await
+    }
+}
+
+impl Sqlite {
+    fn of<'q>(&self, text: &str, outbox: OutboxId) -> Query<'q> {
+        self.query(text).bind(outbox.number)
     }
 
-    async fn discard_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
-        Ok(self.change(self.of(DISCARD, outbox).bind(id)).await? > 0)
+    fn of_row<'q>(&self, text: &str, outbox: OutboxId, token: Uuid, row: RowRef) -> Query<'q> {
+        self.of(text, outbox).bind(token).bind(row.id).bind(row.message_id)
     }
 }
 
@@ -259,14 +230,4 @@ fn outbox_row(row: &SqliteRow) -> Result<OutboxRow, sqlx::Error> {
         age: duration(row.try_get("age")?),
         due: duration(row.try_get("due")?),
     })
-}
-
-/// Returns keys as a JSON array of what `hex()` makes of them.
-fn in_hex(keys: &[Key]) -> String {
-    json(&keys.iter().map(|key| hex::encode_upper(key.as_bytes())).collect::<Vec<_>>())
-}
-
-/// Returns a JSON array. Strings and numbers always have one.
-fn json<T: serde::Serialize>(values: &[T]) -> String {
-    serde_json::to_string(values).unwrap_or_default()
 }

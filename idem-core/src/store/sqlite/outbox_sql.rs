@@ -1,4 +1,4 @@
-//! The rows of the outbox that a transaction inserts.
+//! The statements of the outbox, and the rows that a transaction inserts.
 
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
@@ -29,7 +29,7 @@ pub(super) async fn insert(
     // Many with one statement, so that none of them or all are inserted, even if the caller's future is dropped.
     for rows in rows.chunks(AT_ONCE) {
         let values = vec!["(?, ?, {now}, ?, ?, ?, ?)"; rows.len()].join(", ");
-        let mut query = sqlx::query(store.prefix.sql(&format!("{STAGE}{values}")));
+        let mut query = store.query(&format!("{STAGE}{values}"));
         // Each of another length is another text.
         query = query.persistent(rows.len() == 1);
         for NewRow { outbox, message } in rows {
@@ -42,3 +42,90 @@ pub(super) async fn insert(
     }
     Ok(())
 }
+
+// ===== relays and operators =====
+
+pub(super) const REGISTER: &str = r#"
+INSERT INTO "idem_outboxes" (id, name, namespace) VALUES (?3, ?1, ?2) ON CONFLICT DO NOTHING"#;
+
+pub(super) const FIND: &str = r#"SELECT id, namespace FROM "idem_outboxes" WHERE name = ?1"#;
+
+/// Whether an outbox has a row (1), and whether its lease can be taken or renewed under a token (2), without the writer.
+pub(super) const FREE: &str = r#"
+SELECT max(1 + (locked_by IS NULL OR locked_by = ?2 OR locked_until < {now} OR locked_until > {now} + lease))
+FROM "idem_outboxes" WHERE id = ?1"#;
+
+pub(super) const LEASE: &str = r#"
+UPDATE "idem_outboxes" SET locked_by = ?2, lease = ?3, locked_until = {now} + ?3, relay_seen_at = {now}
+WHERE id = ?1 AND (locked_by IS NULL OR locked_by = ?2 OR locked_until < {now} OR locked_until > {now} + lease)"#;
+
+pub(super) const RELEASE: &str = r#"
+UPDATE "idem_outboxes" SET locked_by = NULL, locked_until = 0 WHERE id = ?1 AND locked_by = ?2"#;
+
+pub(super) const SHOW: &str = r#"UPDATE "idem_outboxes" SET relay_seen_at = {now} WHERE id = ?1"#;
+
+/// The conditions of a read, by its filter. Keys are a JSON array of what `hex()` makes of them.
+pub(super) const EXCEPT: &str = r#"
+(?6 = '[]' OR hex(key) NOT IN (SELECT value FROM json_each(?6)))
+AND (key <> x'' OR destination NOT IN (SELECT value FROM json_each(?7)))"#;
+pub(super) const OF_KEYS: &str = "hex(key) IN (SELECT value FROM json_each(?6))";
+pub(super) const TO_DESTINATION: &str = "key = x'' AND destination = ?6";
+pub(super) const BY_ID: &str = "id IN (SELECT value FROM json_each(?6))";
+
+pub(super) const HIGHEST: &str = r#"SELECT coalesce(max(id), 0) FROM "idem_outbox_messages" WHERE outbox_id = ?1"#;
+
+/// A read, before its condition.
+pub(super) const READ: &str = r#"
+SELECT id, message_id, attempts, destination, key, envelope, payload, created_at, {now} - created_at AS age,
+       max(0, coalesce(run_at, 0) - {now}) AS due, length(payload) + length(envelope) AS size
+FROM "idem_outbox_messages"
+WHERE outbox_id = ?1 AND id BETWEEN ?2 AND ?3 AND id NOT IN (SELECT value FROM json_each(?4)) AND "#;
+
+/// A read, behind its condition.
+pub(super) const IN_ORDER: &str = " ORDER BY id LIMIT ?5";
+
+pub(super) const DELETE: &str = r#"
+DELETE FROM "idem_outbox_messages"
+WHERE outbox_id = ?1 AND id = ?3 AND message_id = ?4 AND EXISTS (
+    SELECT 1 FROM "idem_outboxes" WHERE id = ?1 AND locked_by = ?2
+)"#;
+
+pub(super) const RETRY: &str = r#"
+UPDATE "idem_outbox_messages" SET attempts = max(attempts, ?7), run_at = {now} + ?5, error = ?6
+WHERE outbox_id = ?1 AND id = ?3 AND message_id = ?4 AND EXISTS (
+    SELECT 1 FROM "idem_outboxes" WHERE id = ?1 AND locked_by = ?2
+)"#;
+
+/// Before [`DELETE`], in the same transaction.
+pub(super) const BURY: &str = r#"
+INSERT INTO "idem_outbox_dead"
+    (outbox_id, message_id, created_at, died_at, attempts, error, destination, key, envelope, payload)
+SELECT outbox_id, message_id, created_at, {now}, max(attempts, ?6), ?5, destination, key, envelope, payload
+FROM "idem_outbox_messages"
+WHERE outbox_id = ?1 AND id = ?3 AND message_id = ?4 AND EXISTS (
+    SELECT 1 FROM "idem_outboxes" WHERE id = ?1 AND locked_by = ?2
+)"#;
+
+/// With the limit 0, only when a relay was last seen.
+pub(super) const STATS: &str = r#"
+SELECT (SELECT count(*) FROM (SELECT 1 FROM "idem_outbox_messages" WHERE outbox_id = ?1 LIMIT ?2)),
+       (SELECT {now} - created_at FROM "idem_outbox_messages" WHERE outbox_id = ?1 ORDER BY id LIMIT min(1, ?2)),
+       (SELECT count(*) FROM (SELECT 1 FROM "idem_outbox_dead" WHERE outbox_id = ?1 LIMIT ?2)),
+       (SELECT {now} - nullif(relay_seen_at, 0) FROM "idem_outboxes" WHERE id = ?1)"#;
+
+/// The outboxes with messages that no relay has looked at for so long.
+pub(super) const UNREAD: &str = r#"
+SELECT o.name, (SELECT count(*) FROM (SELECT 1 FROM "idem_outbox_messages" WHERE outbox_id = o.id LIMIT ?2)),
+       {now} - (SELECT created_at FROM "idem_outbox_messages" WHERE outbox_id = o.id ORDER BY id LIMIT 1) AS oldest
+FROM "idem_outboxes" AS o WHERE o.relay_seen_at < {now} - ?1 AND oldest > ?1"#;
+
+pub(super) const DEAD: &str = r#"
+SELECT id, message_id, attempts, destination, key, envelope, payload, created_at, error, died_at
+FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3"#;
+
+pub(super) const REPLAY: &str = r#"
+INSERT INTO "idem_outbox_messages" (outbox_id, message_id, created_at, destination, key, envelope, payload)
+SELECT outbox_id, message_id, created_at, destination, key, envelope, payload
+FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id = ?2"#;
+
+pub(super) const DISCARD: &str = r#"DELETE FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id = ?2"#;

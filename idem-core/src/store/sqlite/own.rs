@@ -4,8 +4,8 @@ use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnection;
 
 use super::{Sqlite, claims, outbox_rows, outbox_sql, register};
-use crate::outbox::{Outgoing, StoreOutbox, checked};
-use crate::store::{ClaimState, Claimed, Identity, OwnClaim, StoreError, check_transaction};
+use crate::outbox::{Outgoing, StoreOutbox};
+use crate::store::{ClaimState, Claimed, Identity, OwnClaim, StoreError, check_transaction, checked};
 use crate::{Error, Fingerprint, Key, KeyError};
 
 impl Sqlite {
@@ -111,7 +111,7 @@ impl StoreOutbox<Sqlite> {
         let outbox = outbox_rows::intern(&self.store, connection, &self.name).await.map_err(failed)?;
         // Behind a statement: sqlx counts in the connection's thread.
         check_transaction(connection.is_in_transaction())?;
-        let messages = checked(messages, self.store.bell.limit(outbox))?;
+        let messages = checked(messages, self.store.facts.bell.limit(outbox))?;
         let rows: Vec<_> = messages.into_iter().map(|message| outbox_sql::NewRow { outbox, message }).collect();
         outbox_sql::insert(&self.store, connection, &rows).await.map_err(failed)?;
         self.look_for_relay(outbox);

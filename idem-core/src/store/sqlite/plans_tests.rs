@@ -3,7 +3,7 @@
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::sql::Prefix;
-use super::{calls_sql, claims_sql, inbox_sql, migrate, operator_sql, prune_sql};
+use super::{calls_sql, claims_sql, consumers_sql, inbox_sql, migrate, prune_sql};
 
 /// Returns the plan of a statement, one line per step.
 async fn plan(text: &str) -> String {
@@ -74,7 +74,7 @@ async fn statements_for_each_message_scan_no_table() {
         inbox_sql::COUNT_DUPLICATE,
         inbox_sql::REMOVE,
         inbox_sql::TAKEN,
-        inbox_sql::FAILED,
+        inbox_sql::RECORD_RESULT,
         calls_sql::RECORD,
         prune_sql::DELETE,
     ] {
@@ -98,7 +98,7 @@ async fn prune_walks_by_the_primary_key() {
 
 #[tokio::test]
 async fn stats_are_counted_in_indexes() {
-    let plan = plan(operator_sql::STATS).await;
+    let plan = plan(consumers_sql::STATS).await;
     for index in ["ordinary (handler_id=?)", "suspect (handler_id=?)", "calls (handler_id=?)", "dead"] {
         assert!(plan.contains(&format!("COVERING INDEX idem_inbox_messages_{index}")), "{index}: {plan}");
     }
@@ -108,6 +108,6 @@ async fn stats_are_counted_in_indexes() {
 
 #[tokio::test]
 async fn dead_letters_are_listed_without_reading_what_is_scheduled() {
-    let plan = plan(operator_sql::DEAD).await;
+    let plan = plan(consumers_sql::DEAD).await;
     assert!(plan.contains("messages_dead") && !plan.contains("TEMP B-TREE"), "{plan}");
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::prune_sql::{COUNT, DELETE, END, ENTER, FIND, PLACE, PRUNED_THROUGH, RECORD};
 use super::sql::{duration, millis};
 use super::{Sqlite, Txn};
-use crate::store::walk::Walk;
+use crate::store::sql::Walk;
 use crate::store::{Pruned, StoreError};
 
 /// How many claims one step reads, without keeping writers away.
@@ -89,7 +89,7 @@ async fn enter(store: &Sqlite, token: Uuid) -> Result<Option<(Place, Walk, u64)>
         if !take_turn(store, txn.connection(), token).await? {
             return Ok(None);
         }
-        let row = sqlx::query(store.prefix.sql(PLACE)).fetch_one(txn.connection()).await?;
+        let row = store.query(PLACE).fetch_one(txn.connection()).await?;
         let number = |column| row.try_get::<i64, _>(column).map(i64::unsigned_abs);
         let last = (row.try_get("handler_id")?, row.try_get("key")?);
         let now: i64 = row.try_get("now")?;
@@ -110,7 +110,7 @@ async fn enter(store: &Sqlite, token: Uuid) -> Result<Option<(Place, Walk, u64)>
 async fn find(store: &Sqlite, place: &Place, step: u64) -> Result<Found, StoreError> {
     let step = i64::try_from(step).unwrap_or(i64::MAX);
     let find = async |store: &Sqlite, reader: &mut SqliteConnection| {
-        let asked = |text| sqlx::query(store.prefix.sql(text)).bind(place.last.0).bind(&place.last.1).bind(step);
+        let asked = |text| store.query(text).bind(place.last.0).bind(&place.last.1).bind(step);
         let claim = |row: &SqliteRow| Ok((row.try_get(0)?, row.try_get(1)?));
         sqlx::raw_sql("BEGIN").execute(&mut *reader).await?;
         let old = asked(FIND).bind(place.now).fetch_all(&mut *reader).await?;
@@ -130,7 +130,7 @@ async fn delete(store: &Sqlite, token: Uuid, old: &[Claim], now: i64) -> Result<
         if !take_turn(store, txn.connection(), token).await? {
             return Ok(None);
         }
-        let query = sqlx::query(store.prefix.sql(DELETE)).bind(first.0).bind(&first.1).bind(last.0).bind(&last.1);
+        let query = store.query(DELETE).bind(first.0).bind(&first.1).bind(last.0).bind(&last.1);
         let query = query.bind(now);
         let deleted = query.fetch_all(txn.connection()).await?;
         let mut through = BTreeMap::<i64, i64>::new();
@@ -139,7 +139,7 @@ async fn delete(store: &Sqlite, token: Uuid, old: &[Claim], now: i64) -> Result<
             *highest = row.try_get::<i64, _>("processed_at")?.max(*highest);
         }
         for (handler, highest) in through {
-            let query = sqlx::query(store.prefix.sql(PRUNED_THROUGH)).bind(handler).bind(highest);
+            let query = store.query(PRUNED_THROUGH).bind(handler).bind(highest);
             query.execute(txn.connection()).await?;
         }
         Ok(Some(u64::try_from(deleted.len()).unwrap_or(0)))
@@ -148,7 +148,7 @@ async fn delete(store: &Sqlite, token: Uuid, old: &[Claim], now: i64) -> Result<
 }
 
 async fn take_turn(store: &Sqlite, connection: &mut SqliteConnection, token: Uuid) -> Result<bool, sqlx::Error> {
-    let enter = sqlx::query(store.prefix.sql(ENTER)).bind(token).bind(millis(TURN));
+    let enter = store.query(ENTER).bind(token).bind(millis(TURN));
     Ok(enter.execute(connection).await?.rows_affected() > 0)
 }
 
@@ -161,7 +161,7 @@ async fn record(
     keep: Duration,
 ) -> Result<(), StoreError> {
     let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
-    let query = sqlx::query(store.prefix.sql(RECORD)).bind(token).bind(place.last.0).bind(&place.last.1);
+    let query = store.query(RECORD).bind(token).bind(place.last.0).bind(&place.last.1);
     let query = query.bind(number(place.walked)).bind(number(place.size)).bind(millis(caught_up)).bind(millis(keep));
     store.change(query).await.map(drop)
 }
@@ -172,9 +172,9 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::store::clock::Clock;
+    use crate::store::Consumers as _;
+    use crate::store::sql::Clock;
     use crate::store::sqlite::sql::since_epoch;
-    use crate::store::{Claims as _, Operator as _};
 
     const DAY: i64 = 86_400_000;
 

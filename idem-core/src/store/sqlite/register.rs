@@ -3,7 +3,7 @@
 use sqlx::sqlite::SqliteConnection;
 
 use super::Sqlite;
-use super::claims_sql::{ADD_FORMER_NAME, FORGET, INTERN, KEEP, KEEP_NAME, NUMBER, RENAME};
+use super::consumers_sql::{ADD_FORMER_NAME, FORGET, INTERN, KEEP, KEEP_NAME, NUMBER, RENAME};
 use super::sql::millis;
 use crate::store::{HandlerId, NUMBERS, number};
 
@@ -17,11 +17,11 @@ pub(super) async fn intern(
     let find = || sqlx::query_scalar(store.prefix.sql(NUMBER)).bind(consumer).bind(name);
     for attempt in 0..NUMBERS {
         if let Some(id) = find().fetch_optional(&mut *connection).await? {
-            let keep = sqlx::query(store.prefix.sql(KEEP)).bind(id).bind(millis(store.retention));
+            let keep = store.query(KEEP).bind(id).bind(millis(store.retention));
             keep.execute(connection).await?;
             return Ok(HandlerId(id));
         }
-        let query = sqlx::query(store.prefix.sql(INTERN)).bind(consumer).bind(name).bind(millis(store.retention));
+        let query = store.query(INTERN).bind(consumer).bind(name).bind(millis(store.retention));
         query.bind(number(&[consumer, name], attempt)).execute(&mut *connection).await?;
     }
     find().fetch_one(connection).await.map(HandlerId)
@@ -38,7 +38,7 @@ pub(super) async fn rename(
     let find = |name| sqlx::query_scalar::<_, i32>(store.prefix.sql(NUMBER)).bind(consumer).bind(name);
     let before = find(old).fetch_optional(&mut *connection).await?;
     let after = find(new).fetch_optional(&mut *connection).await?;
-    let forget = |id: i32| sqlx::query(store.prefix.sql(FORGET)).bind(id);
+    let forget = |id: i32| store.query(FORGET).bind(id);
     let (id, is_old) = match (before, after) {
         (Some(before), Some(after)) if before == after => return Ok(true),
         (Some(before), Some(after)) => {
@@ -55,10 +55,10 @@ pub(super) async fn rename(
         (None, None) => (intern(store, &mut *connection, consumer, new).await?.0, false),
     };
     if !is_old {
-        sqlx::query(store.prefix.sql(ADD_FORMER_NAME)).bind(id).bind(old).execute(connection).await?;
+        store.query(ADD_FORMER_NAME).bind(id).bind(old).execute(connection).await?;
         return Ok(true);
     }
-    sqlx::query(store.prefix.sql(KEEP_NAME)).bind(id).execute(&mut *connection).await?;
-    sqlx::query(store.prefix.sql(RENAME)).bind(id).bind(new).execute(connection).await?;
+    store.query(KEEP_NAME).bind(id).execute(&mut *connection).await?;
+    store.query(RENAME).bind(id).bind(new).execute(connection).await?;
     Ok(true)
 }

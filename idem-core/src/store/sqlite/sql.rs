@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteRow;
 
+use crate::Key;
 use crate::store::{HandlerId, Row, stored};
 
 /// The database's clock in milliseconds; it does not change within one statement (SQLite manual, "Date And Time
@@ -22,6 +23,14 @@ const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, locked
 const FORMER_NAMES: &str =
     r#"(SELECT json_group_array(f.name) FROM "idem_former_names" AS f WHERE f.handler_id = h.id)"#;
 
+/// The predicates of the indexes of ordinary rows, and of rows that may have ended a process or a connection. SQLite uses such an
+/// index only for a statement that repeats its predicate.
+const ORDINARY: &str = "state IN ('scheduled', 'running') AND crash_count = 0 AND lost_connections <= 1";
+const SUSPECT: &str = "state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2)";
+
+/// When a worker may have the row: the column of these indexes. That of a row that another one has locked is the end of its lease.
+const DUE: &str = "coalesce(locked_until, run_at)";
+
 /// The prefix of the tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Prefix(String);
@@ -38,9 +47,10 @@ impl Prefix {
     }
 
     /// Rewrites a statement, written for the prefix `idem_`, for this prefix. `{now}` is the clock, `{row}` the columns
-    /// that [`row`] reads, `{former_names}` those of the handler `h`.
+    /// that [`row`] reads, `{former_names}` those of the handler `h`; `{ordinary}`, `{suspect}` and `{due}` are of inbox rows.
     pub(super) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
         let text = text.replace("{row}", ROW).replace("{now}", NOW).replace("{former_names}", FORMER_NAMES);
+        let text = text.replace("{ordinary}", ORDINARY).replace("{suspect}", SUSPECT).replace("{due}", DUE);
         // Safe: the prefix is validated, and it appears only between double quotes.
         AssertSqlSafe(text.replace("\"idem_", &format!("\"{}", self.0)))
     }
@@ -58,8 +68,17 @@ pub(super) fn millis(duration: Duration) -> i64 {
 
 /// Handler ids as a JSON array, which `json_each` turns into a table: SQLite cannot bind arrays.
 pub(super) fn ids(handlers: &[HandlerId]) -> String {
-    let ids = handlers.iter().map(|handler| handler.0.to_string()).collect::<Vec<_>>();
-    format!("[{}]", ids.join(","))
+    json(&handlers.iter().map(|handler| handler.0).collect::<Vec<_>>())
+}
+
+/// Keys as a JSON array of what `hex()` makes of them.
+pub(super) fn in_hex(keys: &[Key]) -> String {
+    json(&keys.iter().map(|key| hex::encode_upper(key.as_bytes())).collect::<Vec<_>>())
+}
+
+/// A JSON array. Strings and numbers always have one.
+pub(super) fn json<T: serde::Serialize>(values: &[T]) -> String {
+    serde_json::to_string(values).unwrap_or_default()
 }
 
 /// Converts milliseconds to a duration; 0 if the clock was set back meanwhile.

@@ -2,25 +2,27 @@
 
 use std::time::Duration;
 
+use super::claims::{self, bound};
+use super::claims_sql::REOPEN;
 use super::file::Connection;
 use super::{Sqlite, Txn, begin, txn};
-use crate::Error;
-use crate::store::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, Transactions, TxnState};
+use crate::store::{
+    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
+    StoreFacts, Ticket, Transactions, TxnState,
+};
 
 impl Transactions for Sqlite {
     type Txn = Txn;
 
-    fn describe(&self) -> String {
-        format!("SQLite {}, prefix {}", self.file.path().display(), self.prefix.as_str())
+    fn facts(&self) -> &StoreFacts {
+        &self.facts
     }
 
     /// If another task writes or waits for the writer, that task finds out whether writing works, and a read suffices here.
     async fn ping(&self) -> Result<(), StoreError> {
         let Some(connection) = self.file.writer_if_free().await else {
             let id = r#"SELECT id FROM "idem_pruner""#;
-            return self
-                .read(async |store, reader| sqlx::query(store.prefix.sql(id)).fetch_one(reader).await.map(drop))
-                .await;
+            return self.read_one(self.query(id), |_| Ok(())).await;
         };
         let mut connection = connection?;
         match probe(self, &mut connection).await.map_err(|error| self.file.fault(error)) {
@@ -34,24 +36,70 @@ impl Transactions for Sqlite {
         }
     }
 
-    /// Callers wait in the queue for the writer.
-    fn share_connections(&self, connections: usize) -> Result<ConnectionShare, Error> {
-        Ok(self.shares.add(connections))
-    }
-
     async fn begin(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
-        begin::begin(self, handler_timeout).await
+        let begun = begin::begin(self, handler_timeout, 1, sqlx::query("BEGIN IMMEDIATE")).await;
+        begun.map(|(txn, _)| txn)
     }
 
-    async fn begin_guarded(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
-        begin::begin_guarded(self, handler_timeout).await
-    }
-
-    async fn guard(&self, txn: &mut Txn) -> Result<(), StoreError> {
-        match txn.guarded.is_some() {
-            true => Ok(()),
-            false => txn.guard(None).await.map_err(|error| self.file.fault(error)),
+    /// Runs BEGIN, the claim, if there is one, and the guard's savepoint as one command.
+    async fn begin_first(
+        &self,
+        handler_timeout: Duration,
+        claim: Option<&Identity>,
+    ) -> Result<(Txn, Claimed), StoreError> {
+        let (count, command) = match claim {
+            Some(claim) => (3, bound(self.statements.begin_with_claim.clone(), claim, ClaimState::Processed)),
+            None => (2, sqlx::query(r#"BEGIN IMMEDIATE; SAVEPOINT "idem_guard""#)),
+        };
+        let (mut txn, answer) = begin::begin(self, handler_timeout, count, command).await?;
+        match claims::begun(self, &mut txn, answer, claim).await {
+            Ok(claimed) => Ok((txn, claimed)),
+            Err(fault) if !fault.is_answered() => Err(fault),
+            Err(fault) => txn::rollback(self, txn).await.and(Err(fault)),
         }
+    }
+
+    async fn claim(
+        &self,
+        txn: &mut Txn,
+        identities: &[&Identity],
+        state: ClaimState,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let mut claimed = Vec::with_capacity(identities.len());
+        for identity in identities {
+            let one = claims::insert(self, txn.connection(), identity, state).await;
+            claimed.push(one.map_err(|error| self.file.fault_of_message(error))?);
+        }
+        // A handler runs only behind a new claim in state `Processed`, or without claims. All claims commit together, so the
+        // fate of one is the fate of all.
+        let new = identities.iter().zip(&claimed).find(|(_, claimed)| claimed.is_new());
+        let is_needed =
+            identities.is_empty() && txn.guarded.is_none() || new.is_some() && state == ClaimState::Processed;
+        if is_needed {
+            txn.guard(new.map(|(identity, _)| *identity)).await.map_err(|error| self.file.fault(error))?;
+        }
+        Ok(claimed)
+    }
+
+    /// It is the only writer, so no claim is deleted before its end, with or without a lock.
+    async fn existing_claims(
+        &self,
+        txn: &mut Txn,
+        identities: &[&Identity],
+        _lock: bool,
+    ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
+        let mut existing = Vec::with_capacity(identities.len());
+        for identity in identities {
+            let one = claims::read(self, txn.connection(), identity).await;
+            existing.push(one.map_err(|error| self.file.fault(error))?);
+        }
+        Ok(existing)
+    }
+
+    async fn reopen(&self, txn: &mut Txn, identity: &Identity, _: &Ticket) -> Result<bool, StoreError> {
+        let query = self.query(REOPEN).bind(identity.handler.0).bind(identity.key.as_bytes());
+        let reopened = query.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
+        Ok(reopened.rows_affected() > 0)
     }
 
     /// Nothing is written outside of the transaction, so the commit detects that it has ended. But without the hooks, nothing
@@ -63,6 +111,11 @@ impl Transactions for Sqlite {
 
     async fn commit(&self, txn: Txn) -> CommitResult {
         txn::commit(self, txn).await
+    }
+
+    /// There is one writer, so no transaction loses a race; and statements prepare themselves again in an outdated session.
+    fn classify_error(&self, _: Option<&mut Txn>, _: &(dyn std::error::Error + 'static)) -> ErrorClass {
+        ErrorClass::Ordinary
     }
 
     async fn rollback(&self, txn: Txn) -> Result<RollbackResult, StoreError> {
@@ -84,19 +137,9 @@ impl Sqlite {
         &self,
         work: impl AsyncFnOnce(&Self, &mut Txn) -> Result<T, sqlx::Error>,
     ) -> Result<T, StoreError> {
-        let mut txn = begin::begin(self, Duration::MAX).await?;
+        let mut txn = self.begin(Duration::MAX).await?;
         let done = work(self, &mut txn).await.map_err(|error| self.file.fault(error))?;
-        match txn::commit(self, txn).await {
-            CommitResult::Done => Ok(done),
-            CommitResult::Retry(_) | CommitResult::Busy(_) => Err(StoreError::LockTimeout),
-            CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
-            CommitResult::Refused(error) => Err(StoreError::Unavailable(error)),
-            // No handler has used the connection.
-            CommitResult::Swallowed
-            | CommitResult::RolledBack
-            | CommitResult::CommittedEarly(_)
-            | CommitResult::CommitRefused => Err(StoreError::LockTimeout),
-        }
+        txn::commit(self, txn).await.of_own().map(|()| done)
     }
 }
 
@@ -106,6 +149,6 @@ const PROBE: &str = r#"UPDATE "idem_pruner" SET id = id"#;
 /// Does not wait for other processes, because a ping should be fast.
 async fn probe(store: &Sqlite, connection: &mut Connection) -> Result<(), sqlx::Error> {
     connection.run("PRAGMA busy_timeout = 0").await?;
-    sqlx::query(store.prefix.sql(PROBE)).execute(connection.raw()).await?;
+    store.query(PROBE).execute(connection.raw()).await?;
     connection.run("PRAGMA busy_timeout = 5000").await
 }

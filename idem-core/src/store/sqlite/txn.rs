@@ -59,14 +59,10 @@ impl Txn {
         self.connection.raw()
     }
 
-    /// Adds messages that the commit writes.
-    pub(super) fn stage(&mut self, rows: impl IntoIterator<Item = NewRow>) {
+    /// Adds messages that the commit writes, and sets those for other handlers.
+    pub(super) fn stage(&mut self, rows: impl IntoIterator<Item = NewRow>, local: Vec<LocalMessage>) {
         self.staged.extend(rows);
-    }
-
-    /// Sets the messages for other handlers that the commit writes.
-    pub(super) fn stage_local(&mut self, messages: Vec<LocalMessage>) {
-        self.local = messages;
+        self.local.extend(local);
     }
 
     /// Returns whether it has one message, which has staged nothing.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use idem::store::HasConnection;
-use idem::store::{ClaimState, Claims, CommitResult, HandlerId, Identity, Transactions};
+use idem::store::{ClaimState, CommitResult, Consumers, HandlerId, Identity, Transactions};
 use idem::{Fingerprint, Key, Postgres};
 use idem_faults::{Act, Order, World, until, within};
 use sqlx::PgConnection;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem::store::{Claims, Fate, Identity, Transactions};
+use idem::store::{Consumers, Fate, Identity, Transactions};
 use idem::{Fingerprint, Key, Outcome};
 use idem_faults::{Act, Order, World, variable};
 use sqlx::{Connection, Executor, PgConnection};
@@ -48,7 +48,7 @@ async fn a_number_that_a_crashed_server_gives_again_does_not_make_a_dead_letter(
     let handler = store.register("billing", &["order_paid"]).await.unwrap()[0];
     let cut_off = async |id: &str| {
         let identity = Identity { handler, key: Key::of(id).unwrap(), fingerprint: Fingerprint::of(id.as_bytes()) };
-        let claim = store.begin_with_claim(Duration::from_secs(30), &identity).await;
+        let claim = store.begin_first(Duration::from_secs(30), Some(&identity)).await;
         claim.unwrap().0
     };
     let mut given_again = 0;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem::store::{Operator, Replayed};
+use idem::store::{Consumers, Replayed};
 use idem::{Outcome, Reason};
 use idem_faults::{Act, Order, World};
 

@@ -86,7 +86,7 @@ impl<W: World> Line<W> {
             .collect();
         self.staged += messages.len();
         let mut txn = self.store.begin(Duration::from_secs(30)).await.unwrap();
-        self.store.stage(&mut txn, self.outbox, messages).unwrap();
+        self.store.stage(&mut txn, self.outbox, messages, Vec::new());
         let done = self.store.commit(txn).await;
         assert!(matches!(done, CommitResult::Done), "{done:?}");
     }

@@ -42,7 +42,7 @@ async fn the_limits_of_a_pooler_in_session_mode_hold_for_each_message() {
 async fn a_natural_handler_keeps_a_lock_timeout_that_a_reset_takes_from_its_session() {
     let Some((_world, store)) = behind("SET lock_timeout = 7000").await else { return };
     for round in 0..3 {
-        let mut natural = store.begin_guarded(TIMEOUT).await.unwrap();
+        let mut natural = store.begin_first(TIMEOUT, None).await.unwrap().0;
         assert_eq!(shown(&mut natural, "lock_timeout").await, "7s", "message {round}");
         assert!(matches!(store.commit(natural).await, CommitResult::Done));
     }
@@ -53,10 +53,10 @@ async fn a_natural_handler_keeps_a_lock_timeout_that_a_reset_takes_from_its_sess
 #[tokio::test]
 async fn a_batch_is_checked_where_its_session_was_read_only_at_the_login_only() {
     let Some((_world, store)) = behind("SET default_transaction_read_only = on").await else { return };
-    let mut first = store.begin_guarded(TIMEOUT).await.unwrap();
+    let mut first = store.begin_first(TIMEOUT, None).await.unwrap().0;
     lend(&mut first).execute("SELECT 1").await.unwrap();
     assert!(matches!(store.commit(first).await, CommitResult::Done));
-    let mut batch = store.begin_guarded(TIMEOUT).await.unwrap();
+    let mut batch = store.begin_first(TIMEOUT, None).await.unwrap().0;
     lend(&mut batch).execute("ROLLBACK").await.unwrap();
     assert!(matches!(store.check_between(&mut batch).await, Ok(TxnState::Ended)));
     store.rollback(batch).await.unwrap();

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use idem_conformance::store::{Setup, World};
-use idem_core::store::{Claims, CommitResult, HandlerId, Identity, Transactions, TxnState};
+use idem_core::store::{CommitResult, Consumers, HandlerId, Identity, Transactions, TxnState};
 use idem_core::{Fingerprint, HasConnection, Key, Postgres};
 use sqlx::{Executor as _, PgConnection};
 use uuid::Uuid;
@@ -51,7 +51,7 @@ async fn handler(store: &Postgres) -> HandlerId {
 /// A transaction with a claim whose handler runs this.
 async fn run(store: &Postgres, handler: HandlerId, key: &str, sql: &str) -> Txn {
     let identity = Identity { handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::none() };
-    let (mut txn, _) = store.begin_with_claim(TIMEOUT, &identity).await.unwrap();
+    let (mut txn, _) = store.begin_first(TIMEOUT, Some(&identity)).await.unwrap();
     <PgBouncerWorld>::execute(lend(&mut txn), sql).await.unwrap();
     txn
 }
@@ -104,7 +104,7 @@ async fn the_settings_of_a_handler_end_with_its_message() {
         assert_ne!(found(&mut claimed).await, clean, "{change}");
         done(&store, claimed).await;
         assert_eq!(next(&store).await, clean, "{change}");
-        let mut natural = store.begin_guarded(TIMEOUT).await.unwrap();
+        let mut natural = store.begin_first(TIMEOUT, None).await.unwrap().0;
         <PgBouncerWorld>::execute(lend(&mut natural), change).await.unwrap();
         done(&store, natural).await;
         assert_eq!(next(&store).await, clean, "{change}, without a claim");

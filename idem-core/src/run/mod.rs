@@ -1,0 +1,206 @@
+//! Runs messages in transactions: of one delivery, of one inbox row, or of many of either.
+//!
+//! One message alone is charged for its failure. Of several, those that fail leave the others, which run again without them; they
+//! run alone after that.
+//!
+//! | file | contents |
+//! |---|---|
+//! | this one | divides works into slices that run together |
+//! | `work` | a message that can run |
+//! | `transaction` | one transaction of a slice: open, call, commit |
+//! | `open` | begins it, with the claims of deliveries or the starts of rows |
+//! | `calls`, `handle` | which handlers are called, and a call, within the handler timeout |
+//! | `stage`, `local` | the messages that a handler has staged, and those of them that are for other handlers |
+//! | `end`, `fate` | ends it, and finds out how one has ended that was cut off |
+//! | `failure` | what has failed, and what becomes of its message |
+//! | `blame` | what follows from its end: for one message, and for a slice |
+
+mod blame;
+mod calls;
+mod end;
+mod failure;
+mod fate;
+mod handle;
+mod local;
+mod open;
+mod stage;
+mod transaction;
+mod work;
+
+use smallvec::{SmallVec, smallvec};
+use tokio::time::Instant;
+
+use crate::Store;
+use crate::caught::dropped;
+use crate::park::UNANSWERED;
+use crate::runtime::{Ended, Pipeline, Running, Wait};
+use crate::store::{Row, StoreError};
+use crate::take_over::Taken;
+
+use transaction::Round;
+
+pub(crate) use failure::Failure;
+pub(crate) use work::Work;
+
+/// Indices of works.
+type Indices = SmallVec<[usize; 1]>;
+
+/// What works are by their claims or their rows.
+type Found = SmallVec<[Taken; 1]>;
+
+impl<S: Store> Pipeline<S> {
+    /// Runs these works, which are sorted by handler and key, and returns what became of each, in their order. Nothing but the
+    /// effects of handlers is written: whoever has the message records a failure.
+    ///
+    /// One work is charged for its failure. Of several, none is: `Again` is returned for those that have to run alone.
+    pub(crate) async fn run(&self, works: &mut [Work<'_, S>], running: &Running) -> SmallVec<[Ended; 1]> {
+        match works {
+            [_] => {
+                let ended = self.run_one(works, running).await;
+                smallvec![ended]
+            }
+            // Boxed: it is large, and each lane would carry it.
+            _ => Box::pin(self.run_slices(works, running)).await,
+        }
+    }
+
+    /// Runs works that were collected from so many messages, and returns what became of each message, in the order of their
+    /// arrival: `Again` for all that are not among the works, and for one that is the only work.
+    pub(crate) async fn run_together(&self, works: &mut [Work<'_, S>], number: usize, running: &Running) -> Vec<Ended> {
+        let mut all: Vec<Ended> = (0..number).map(|_| Ended::Again(None)).collect();
+        if works.len() > 1 {
+            let ended = self.run(works, running).await;
+            works.iter().zip(ended).for_each(|(work, ended)| all[work.at] = ended);
+        }
+        all
+    }
+
+    /// Runs one work, again if it has lost a race.
+    async fn run_one(&self, works: &mut [Work<'_, S>], running: &Running) -> Ended {
+        let attempts = works[0].row.map_or(0, |row| row.attempts);
+        for rounds in 0.. {
+            if let Some(round) = self.unready(works, &[0], running) {
+                return round.ended;
+            }
+            let ended = match self.transaction(works, &[0], running).await {
+                Ok(round) => round.ended,
+                Err(fault) => return self.outage.hold_for(fault),
+            };
+            if let Some(ended) = self.conclude(works[0].route, ended, attempts, rounds) {
+                return ended;
+            }
+        }
+        Ended::Stopped
+    }
+
+    /// Runs several works in one transaction, and those that are not at fault again in smaller ones if that fails.
+    async fn run_slices(&self, works: &mut [Work<'_, S>], running: &Running) -> SmallVec<[Ended; 1]> {
+        let mut all: SmallVec<[Ended; 1]> = works.iter().map(|_| Ended::Again(None)).collect();
+        let _turn = self.throttle.turn().await;
+        let mut slices = Slices(vec![Slice { indices: (0..works.len()).collect(), has_failed: false }]);
+        // Whether a suspect waits, or runs, that needs this work to end.
+        let (lock, are_rows) = (&self.suspect_lock, works[0].row.is_some());
+        let keeps_out = || if are_rows { lock.keeps_out_rows() } else { lock.keeps_out_direct() };
+        let (mut is_first, mut holds, mut extended) = (true, 0, Instant::now());
+        while let Some(slice) = slices.0.pop() {
+            // A single work runs alone, where failures are charged.
+            if slice.indices.len() < 2 {
+                slice.indices.iter().for_each(|index| dropped("a message", works[*index].job.take()));
+                continue;
+            }
+            let round = if self.draining.is_cancelled() {
+                Ok(Ended::Stopped.into())
+            } else if running.user_code().is_none() || (!is_first && keeps_out()) {
+                Ok(Ended::Park(Wait::Free).into())
+            } else {
+                is_first = false;
+                match self.unready(works, &slice.indices, running) {
+                    Some(round) => Ok(round),
+                    None => self.transaction(works, &slice.indices, running).await,
+                }
+            };
+            // Those that do not run any more are given back at once, and a suspect may wait for that.
+            let ends =
+                matches!(round, Ok(Round { ended: Ended::Done(_) | Ended::Stopped | Ended::Park(Wait::Free), .. }));
+            if !ends && extended.elapsed() >= self.settings.lease / 4 {
+                // The task that extends leases at a third of their duration skips locked rows, and may have met one of
+                // our rounds each time.
+                let rows: Vec<&Row> = works.iter().filter_map(|work| work.row).collect();
+                self.extend_rows(&rows).await;
+                extended = Instant::now();
+            }
+            match round {
+                Ok(Round { ended: Ended::Done(_), found, .. }) => {
+                    self.throttle.grow();
+                    for (index, taken) in slice.indices.iter().zip(found) {
+                        all[*index] = taken.ended(&works[*index].route.meters);
+                    }
+                }
+                Ok(round) => match self.blame(round) {
+                    Ok(out) => {
+                        out.iter().for_each(|index| dropped("a message", works[*index].job.take()));
+                        slices.without(slice, &out);
+                    }
+                    Err(ended) => slice.indices.iter().for_each(|index| all[*index] = ended.of_another()),
+                },
+                Err(StoreError::LockTimeout | StoreError::Message(_)) => slices.halve(slice),
+                Err(StoreError::Serialization(_)) => {
+                    self.throttle.shrink();
+                    slices.halve(slice);
+                }
+                Err(fault) => {
+                    self.outage.report(&fault);
+                    self.pause(holds).await;
+                    holds += 1;
+                    // One of them may be the message that takes too long.
+                    let splits = matches!(fault, StoreError::ConnectionLost(_)) && holds > UNANSWERED;
+                    if splits { slices.halve(slice) } else { slices.0.push(slice) }
+                }
+            }
+        }
+        all
+    }
+
+    /// Decodes the messages that an earlier transaction has taken, before the next one is open. Returns what ends the slice if one
+    /// of them cannot run.
+    fn unready(&self, works: &mut [Work<'_, S>], indices: &[usize], running: &Running) -> Option<Round> {
+        for index in indices {
+            if works[*index].job.is_some() {
+                continue;
+            }
+            let Some(_user_code) = running.user_code() else { return Some(Ended::Park(Wait::Free).into()) };
+            if let Err(why) = self.decode_again(&mut works[*index]) {
+                return Some(Round::at(why.into(), smallvec![*index]));
+            }
+        }
+        None
+    }
+}
+
+/// Works that run in one transaction.
+struct Slice {
+    indices: Vec<usize>,
+    /// Whether one of them has failed before.
+    has_failed: bool,
+}
+
+/// The slices that are still to run.
+struct Slices(Vec<Slice>);
+
+impl Slices {
+    /// Lets a slice run again without these works, or halved if it is not known which of them has failed.
+    fn without(&mut self, mut slice: Slice, out: &[usize]) {
+        if out.is_empty() {
+            return self.halve(slice);
+        }
+        slice.indices.retain(|index| !out.contains(index));
+        // After a second failure the rest is halved, so that many failures do not cost one round each.
+        if std::mem::replace(&mut slice.has_failed, true) { self.halve(slice) } else { self.0.push(slice) }
+    }
+
+    fn halve(&mut self, mut slice: Slice) {
+        let indices = slice.indices.split_off(slice.indices.len() / 2);
+        self.0.push(Slice { indices, ..slice });
+        self.0.push(slice);
+    }
+}

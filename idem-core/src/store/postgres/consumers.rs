@@ -1,0 +1,168 @@
+//! Consumers: their handlers, each of which is a small integer, and what operators do with their dead letters.
+
+use std::collections::HashSet;
+
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use crate::Reason;
+use crate::store::{
+    Consumers, Filter, HandlerId, HandlerMark, KnownHandler, NUMBERS, Page, Pruned, Replay, Replayed, Resolution, Row,
+    Stats, StoreError, next_provider_key, number, tell_of_retention,
+};
+
+use super::answer::About;
+use super::quote::literal;
+use super::rows::{self, duration, ids, secs};
+use super::{Postgres, calls_sql, consumers_sql};
+
+impl Consumers for Postgres {
+    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
+        let retention = secs(self.0.retention);
+        for attempt in 0..NUMBERS {
+            let numbers: Vec<i32> = names.iter().map(|name| number(&[consumer, name], attempt)).collect();
+            let intern = self.query(consumers_sql::INTERN).bind(consumer).bind(names).bind(retention).bind(numbers);
+            self.ask(intern).await?;
+            // In a separate statement, which sees the rows that another worker has inserted meanwhile.
+            let known = self.known(Some(consumer), Some(names)).await?;
+            let found = names.iter().map(|name| KnownHandler::named(&known, name)).collect::<Option<Vec<_>>>();
+            let Some(found) = found else { continue };
+            let stored = found.iter().map(|known| known.retention).max().flatten();
+            let found: Vec<HandlerId> = found.iter().map(|known| known.id).collect();
+            self.ask(self.query(consumers_sql::KEEP).bind(ids(&found)).bind(retention)).await?;
+            tell_of_retention(consumer, self.0.retention, stored, |millis| {
+                let (schema, consumer) = (&self.0.quoted, literal(consumer));
+                format!("UPDATE {schema}.handlers SET retention = '{millis} milliseconds' WHERE consumer = {consumer}")
+            });
+            return Ok(found);
+        }
+        Err(StoreError::Unavailable("a handler was deleted while it was registered".into()))
+    }
+
+    /// Each statement leaves the names as they were or as they should be, so it may be repeated after any of them.
+    async fn rename(&self, consumer: &str, old: &str, new: &str) -> Result<bool, StoreError> {
+        let known = self.known(Some(consumer), Some(&[old, new])).await?;
+        let id = |name| KnownHandler::named(&known, name).map(|known| known.id);
+        let (id, is_old) = match (id(old), id(new)) {
+            (Some(before), Some(after)) if before == after => return Ok(true),
+            (Some(before), Some(after)) if self.forget(after).await? => (before, true),
+            (Some(before), Some(after)) if self.forget(before).await? => (after, false),
+            (Some(_), Some(_)) => return Ok(false),
+            (Some(before), None) => (before, true),
+            (None, Some(after)) => (after, false),
+            (None, None) => match self.register(consumer, &[new]).await?.first() {
+                Some(id) => (*id, false),
+                None => return Ok(true),
+            },
+        };
+        let (statement, name) =
+            if is_old { (consumers_sql::RENAME, new) } else { (consumers_sql::ADD_FORMER_NAME, old) };
+        self.ask(self.query(statement).bind(id.0).bind(name)).await.map(|_| true)
+    }
+
+    async fn mark(&self, handlers: &[HandlerId], mark: HandlerMark) -> Result<bool, StoreError> {
+        let rows = self.ask(self.query(&consumers_sql::mark(mark)).bind(ids(handlers))).await?;
+        let there = rows.first().map_or(Ok(0_i64), |row| row.try_get(0))?;
+        Ok(there == handlers.iter().collect::<HashSet<_>>().len() as i64)
+    }
+
+    async fn handlers(&self, consumer: Option<&str>) -> Result<Vec<KnownHandler>, StoreError> {
+        self.known(consumer, None).await
+    }
+
+    async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
+        let rows = self.ask_long(self.query(consumers_sql::STATS).bind(ids(handlers))).await?;
+        let Some(row) = rows.first() else { return Ok(Stats::default()) };
+        let oldest: Option<i64> = row.try_get(2)?;
+        Ok(Stats {
+            scheduled: row.try_get::<i64, _>(0)?.unsigned_abs(),
+            dead: row.try_get::<i64, _>(1)?.unsigned_abs(),
+            oldest_due: oldest.map(duration),
+        })
+    }
+
+    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
+        let which = if filter.scheduled { "state <> 'dead'" } else { "state = 'dead'" };
+        let query =
+            self.query(&consumers_sql::list(which)).bind(consumer).bind(page.before).bind(filter.handler.as_deref());
+        let keys = filter.keys().map(|keys| keys.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
+        let query = query.bind(filter.reason.map(Reason::as_str)).bind(i64::from(page.limit)).bind(keys);
+        rows::all(&self.ask(query).await?)
+    }
+
+    async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Result<Replayed, StoreError> {
+        let force = match how {
+            Replay::As(key) => {
+                let query = self.query(&consumers_sql::replay_as()).bind(consumer).bind(id).bind(key.as_bytes());
+                let Some(is_free) = self.ask(query).await?.first().map(|row| row.try_get(0)).transpose()? else {
+                    return Ok(Replayed::NotFound);
+                };
+                return Ok(if is_free { Replayed::Due } else { Replayed::KeyTaken });
+            }
+            Replay::Plain => false,
+            Replay::Forced => true,
+        };
+        let rows = self.ask(self.query(&consumers_sql::replay()).bind(consumer).bind(id).bind(force)).await?;
+        let Some(row) = rows.first() else { return Ok(Replayed::NotFound) };
+        let reason: String = row.try_get(0)?;
+        Ok(match Reason::parse(&reason) {
+            Some(Reason::Conflict) => Replayed::NeedsKey,
+            Some(Reason::Unresolved) => Replayed::Unresolved,
+            Some(reason) if reason.needs_force() && !force => Replayed::NeedsForce,
+            _ => Replayed::Due,
+        })
+    }
+
+    async fn resolve(
+        &self,
+        consumer: &str,
+        id: i64,
+        provider_key: Option<Uuid>,
+        resolution: &Resolution,
+    ) -> Result<bool, StoreError> {
+        let answer = match resolution {
+            Resolution::Answer(answer) => Some(answer.as_bytes()),
+            Resolution::CallAgain => None,
+            Resolution::Discard => {
+                let query = self.query(&consumers_sql::discard()).bind(consumer).bind(id).bind(provider_key);
+                return Ok(!self.ask_about(About::Messages, query).await?.is_empty());
+            }
+        };
+        let query = self.query(calls_sql::RESOLVE).bind(consumer).bind(id).bind(answer);
+        let query = query.bind(provider_key).bind(provider_key.map(next_provider_key));
+        Ok(!self.ask_about(About::Messages, query).await?.is_empty())
+    }
+
+    async fn prune(&self) -> Result<Pruned, StoreError> {
+        self.prune_claims().await
+    }
+}
+
+impl Postgres {
+    /// Returns the handlers with these names, or that had one of them before, without what they have in the large tables. Without
+    /// names, returns all handlers, with that.
+    async fn known(&self, consumer: Option<&str>, names: Option<&[&str]>) -> Result<Vec<KnownHandler>, StoreError> {
+        let rows = self.ask(self.query(consumers_sql::KNOWN).bind(consumer).bind(names)).await?;
+        let known = |row: &PgRow| {
+            Ok(KnownHandler {
+                id: HandlerId(row.try_get(0)?),
+                consumer: row.try_get(1)?,
+                name: row.try_get(2)?,
+                formerly: row.try_get(3)?,
+                seen: duration(row.try_get(4)?),
+                retention: row.try_get::<Option<i64>, _>(5)?.map(duration),
+                has_claims: row.try_get(6)?,
+                has_processed: row.try_get(7)?,
+                has_rows: row.try_get(8)?,
+                namespace: row.try_get(9)?,
+            })
+        };
+        Ok(rows.iter().map(known).collect::<Result<_, sqlx::Error>>()?)
+    }
+
+    /// Deletes a handler to which nothing belongs. Returns whether it has done so.
+    async fn forget(&self, id: HandlerId) -> Result<bool, StoreError> {
+        Ok(!self.ask(self.query(consumers_sql::FORGET).bind(id.0)).await?.is_empty())
+    }
+}

@@ -1,0 +1,34 @@
+//! Parts that the stores for SQL databases share.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `migration`, `ledger`, `tables` | the SQL that creates the tables, the versions that may use them, and their columns |
+//! | `stored` | decoding of inbox rows |
+//! | `unscheduled` | local messages that do not run |
+//! | `retention`, `walk`, `clock` | how long claims are kept, and the pace at which prune finds the old ones |
+//! | `number` | the number that a name gets |
+//! | `names` | numbers of names that an application has used |
+//! | `own` | what an application does in transactions of its own |
+
+mod clock;
+pub(crate) mod ledger;
+mod migration;
+#[cfg(feature = "postgres")]
+mod names;
+mod number;
+mod own;
+mod retention;
+pub(crate) mod stored;
+pub(crate) mod tables;
+mod unscheduled;
+mod walk;
+
+pub(crate) use clock::Clock;
+pub use migration::Migration;
+#[cfg(feature = "postgres")]
+pub(crate) use names::Names;
+pub(crate) use number::{NUMBERS, number};
+pub(crate) use own::{check_transaction, checked};
+pub(crate) use retention::tell_of_retention;
+pub(crate) use unscheduled::Unscheduled;
+pub(crate) use walk::Walk;

@@ -1,0 +1,159 @@
+//! Consumers: their handlers, and what operators do with their dead letters.
+
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
+use uuid::Uuid;
+
+use super::calls_sql::RESOLVE;
+use super::consumers_sql::{CALLS, DATE, DEAD, DISCARD, FIND, KNOWN, PROCESSES, REPLAY, SCHEDULED, SEEN, STALE, STATS};
+use super::sql::{duration, ids, in_hex, row};
+use super::{Sqlite, Txn, claims, prune, register};
+use crate::store::{
+    CallAnswer, ClaimState, Consumers, Filter, HandlerId, HandlerMark, Identity, KnownHandler, Page, Pruned, Replay,
+    Replayed, Resolution, Row, Stats, StoreError, next_provider_key, tell_of_retention,
+};
+use crate::{Fingerprint, Reason};
+
+impl Consumers for Sqlite {
+    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
+        let work = async |store: &Self, txn: &mut Txn| {
+            let mut handlers = Vec::with_capacity(names.len());
+            for name in names {
+                handlers.push(register::intern(store, txn.connection(), consumer, name).await?);
+            }
+            Ok(handlers)
+        };
+        let handlers = self.in_transaction(work).await?;
+        let known = self.handlers(Some(consumer)).await?.into_iter();
+        let stored = known.filter(|known| handlers.contains(&known.id)).map(|known| known.retention).max();
+        tell_of_retention(consumer, self.retention, stored.flatten(), |millis| {
+            let (table, consumer) = (self.prefix.as_str(), consumer.replace('\'', "''"));
+            format!("UPDATE {table}handlers SET retention = {millis} WHERE consumer = '{consumer}'")
+        });
+        Ok(handlers)
+    }
+
+    async fn rename(&self, consumer: &str, old: &str, new: &str) -> Result<bool, StoreError> {
+        self.in_transaction(async |store, txn| register::rename(store, txn.connection(), consumer, old, new).await)
+            .await
+    }
+
+    /// Reads first, because reading never waits: then only one of the file's workers has to write that it has them.
+    async fn mark(&self, handlers: &[HandlerId], mark: HandlerMark) -> Result<bool, StoreError> {
+        let handlers = ids(handlers);
+        let stale = |row: &SqliteRow| Ok((row.try_get::<i64, _>(0)?, row.try_get::<bool, _>(1)?));
+        let (stale, are_there) = self.read_one(self.query(STALE).bind(&handlers), stale).await?;
+        let change = match mark {
+            HandlerMark::Seen if stale == 0 => return Ok(are_there),
+            HandlerMark::Seen => SEEN,
+            HandlerMark::Processes => PROCESSES,
+            HandlerMark::Calls => CALLS,
+        };
+        self.change(self.query(change).bind(&handlers)).await.map(|_| are_there)
+    }
+
+    async fn handlers(&self, consumer: Option<&str>) -> Result<Vec<KnownHandler>, StoreError> {
+        let known = |row: &SqliteRow| {
+            Ok(KnownHandler {
+                id: HandlerId(row.try_get("id")?),
+                consumer: row.try_get("consumer")?,
+                name: row.try_get("name")?,
+                formerly: serde_json::from_str(row.try_get("former_names")?).unwrap_or_default(),
+                seen: duration(row.try_get("seen")?),
+                retention: row.try_get::<Option<i64>, _>("retention")?.map(duration),
+                has_claims: row.try_get("has_claims")?,
+                has_processed: row.try_get("has_processed")?,
+                has_rows: row.try_get("has_rows")?,
+                namespace: row.try_get("namespace")?,
+            })
+        };
+        self.read_all(self.query(KNOWN).bind(consumer), known).await
+    }
+
+    async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
+        let stats = |row: &SqliteRow| {
+            let count = |column| row.try_get::<i64, _>(column).map(|count| u64::try_from(count).unwrap_or(0));
+            let oldest_due = row.try_get::<Option<i64>, _>("oldest")?.map(duration);
+            Ok(Stats { scheduled: count("scheduled")?, dead: count("dead")?, oldest_due })
+        };
+        self.read_one(self.query(STATS).bind(ids(handlers)), stats).await
+    }
+
+    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
+        let query = self.query(if filter.scheduled { SCHEDULED } else { DEAD }).bind(page.before.unwrap_or(i64::MAX));
+        let query = query.bind(filter.reason.map(Reason::as_str)).bind(consumer).bind(filter.handler.as_deref());
+        self.read_all(query.bind(page.limit).bind(filter.keys().map(|keys| in_hex(&keys))), row).await
+    }
+
+    /// For another key, claims it for the row, then moves the row to it; from then on the row owns its claim.
+    async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Result<Replayed, StoreError> {
+        let replay = async |store: &Self, txn: &mut Txn| {
+            let row = store.query(FIND).bind(id).bind(consumer).fetch_optional(txn.connection()).await?;
+            let Some(row) = row else { return Ok(Replayed::NotFound) };
+            let reason = Reason::parse(row.try_get("reason")?);
+            let key = match how {
+                Replay::As(_) if reason != Some(Reason::Conflict) => return Ok(Replayed::NotFound),
+                Replay::As(key) => {
+                    let handler = HandlerId(row.try_get("handler_id")?);
+                    let fingerprint = Fingerprint::stored(row.try_get("fingerprint")?);
+                    let identity = Identity { handler, key: key.clone(), fingerprint };
+                    if !claims::insert(store, txn.connection(), &identity, ClaimState::Waiting).await?.is_new() {
+                        return Ok(Replayed::KeyTaken);
+                    }
+                    Some(key.as_bytes())
+                }
+                Replay::Plain | Replay::Forced => None,
+            };
+            match reason {
+                Some(Reason::Conflict) if key.is_none() => return Ok(Replayed::NeedsKey),
+                Some(Reason::Unresolved) => return Ok(Replayed::Unresolved),
+                Some(reason) if reason.needs_force() && how == Replay::Plain => return Ok(Replayed::NeedsForce),
+                _ => {}
+            }
+            store.query(REPLAY).bind(id).bind(key).execute(txn.connection()).await?;
+            Ok(Replayed::Due)
+        };
+        self.in_transaction(replay).await
+    }
+
+    async fn resolve(
+        &self,
+        consumer: &str,
+        id: i64,
+        provider_key: Option<Uuid>,
+        resolution: &Resolution,
+    ) -> Result<bool, StoreError> {
+        let answer = match resolution {
+            Resolution::Answer(answer) => Some(answer),
+            Resolution::CallAgain => None,
+            Resolution::Discard => return self.delete_dead(consumer, id, provider_key).await,
+        };
+        let query = self.query(RESOLVE).bind(id).bind(consumer);
+        let query = query.bind(answer.map(CallAnswer::as_bytes)).bind(provider_key.map(next_provider_key));
+        Ok(self.change_of_message(query.bind(provider_key)).await? == 1)
+    }
+
+    async fn prune(&self) -> Result<Pruned, StoreError> {
+        prune::prune(self).await
+    }
+}
+
+impl Sqlite {
+    /// Runs in one transaction. A conflict row and a row without a key own no claim: the claim of that key belongs to
+    /// another message.
+    async fn delete_dead(&self, consumer: &str, id: i64, resolved: Option<Uuid>) -> Result<bool, StoreError> {
+        let delete = async |store: &Self, txn: &mut Txn| {
+            let query = store.query(DISCARD).bind(id).bind(consumer).bind(resolved);
+            let Some(row) = query.fetch_optional(txn.connection()).await? else { return Ok(false) };
+            let key: &[u8] = row.try_get("key")?;
+            let reason: &str = row.try_get("reason")?;
+            if reason != Reason::Conflict.as_str() && !key.is_empty() {
+                let handler: i32 = row.try_get("handler_id")?;
+                let date = store.query(DATE).bind(handler).bind(key);
+                date.execute(txn.connection()).await?;
+            }
+            Ok(true)
+        };
+        self.in_transaction(delete).await
+    }
+}
