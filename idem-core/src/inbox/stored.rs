@@ -43,7 +43,9 @@ impl<S: Store> Pipeline<S> {
         let (mut alone, mut batch) = (Vec::new(), Vec::with_capacity(arrived.len()));
         // A suspect that has the process to itself is not blamed for what a codec or a key does.
         let mut ackers: Vec<&mut A> = arrived.iter_mut().map(|arrival| &mut arrival.acker).collect();
-        let beside = extended(&mut ackers, self.suspect_lock.direct()).await;
+        let direct = self.draining.run_until_cancelled(self.suspect_lock.direct());
+        // A drain waits for no suspect: each delivery is released.
+        let Some(beside) = extended(&mut ackers, direct).await else { return arrived };
         for arrival in arrived {
             match self.identify(&arrival.delivery) {
                 Some((identity, span, _key_lock)) => {

@@ -24,6 +24,7 @@ macro_rules! pipeline_suite {
             the_leases_of_a_batch_are_extended
             stored_messages_run_without_a_poll
             a_drain_releases_what_waits_to_be_stored_at_once
+            a_drain_beside_a_suspect_releases_what_waits_to_be_stored
         }
     };
     ($world:ty, batch) => {
