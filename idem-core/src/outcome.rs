@@ -136,8 +136,8 @@ reasons! {
     UnknownType = "unknown type",
     /// Another message was claimed under the same key. It can be replayed only under a new key.
     Conflict = "conflict",
-    /// It was published, by the broker's clock, before the newest pruned claim or within five minutes after it, so it is unknown whether it was
-    /// processed. It can be replayed only by force.
+    /// It was published, by the broker's clock, before the newest pruned claim, or within a tenth of the retention, at most
+    /// five minutes, after it. So it is unknown whether it was processed. It can be replayed only by force.
     TooOld = "too old",
     /// The process ended four times while the message ran from the inbox, the last two times while it ran in isolation.
     /// A message that ends its process in a direct run is stored before it runs again, and that end is not counted, so it
