@@ -1,16 +1,16 @@
 //! Guard and COMMIT.
 
 use crate::BoxError;
-use crate::store::{CommitResult, RollbackResult, StoreError, UNBEGUN, Unscheduled};
+use crate::store::{CommitResult, RollbackResult, StoreError, UNBEGUN};
 
-use super::answer::Failure;
+use super::Postgres;
+use super::answer::{About, Failure};
 use super::connection::{Answer, UNREAD};
 use super::guard::{CHANGED, ENDED, check};
+use super::local_sql::RACED;
 use super::rollback::{fate, rollback};
-use super::staging::{self, Staging};
 use super::txn::{Txn, not_answered};
-use super::writes::Writes;
-use super::{Postgres, local};
+use super::writes::unscheduled;
 
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
@@ -25,24 +25,15 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
         return unbegun(txn).await;
     }
     let writes = std::mem::take(&mut txn.writes);
-    let (mut inserts, mut unscheduled) = (Vec::new(), None);
-    if writes.are_small() {
-        inserts = writes.statements(store, txn.connection.session().writes, txn.lock_wait, txn.batch);
-    } else {
-        // Boxed: it is large and seldom used.
-        match Box::pin(insert_ahead(store, txn, &writes)).await {
-            Ok((open, found)) => (txn, unscheduled) = (open, Some(found)),
-            Err(ended) => return ended,
-        }
-    }
+    let inserts = writes.statements(store, txn.connection.session().writes, txn.lock_wait, txn.batch);
     let (text, needed) = question(&txn, &inserts);
     let Answer { finished, rows, failure } = txn.connection.run(text).await;
     let failure = match failure {
         // This answers a COPY of the handler. The answer to these statements is still to come, and may be a refusal.
         None if finished < needed => return CommitResult::Unknown(StoreError::ConnectionLost(UNREAD.into())),
         None => {
-            if writes.local.is_some() {
-                unscheduled.unwrap_or_else(|| local::unscheduled(&rows)).tell();
+            if !writes.local.is_empty() {
+                unscheduled(&rows).tell();
             }
             txn.put_back(&rows);
             return CommitResult::Done;
@@ -54,29 +45,9 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
     };
     // The guard has passed, and what failed behind it is an INSERT of staged messages.
     if (1..=inserts.len()).contains(&finished) {
-        return staging::refused(txn, Some(failure)).await;
+        return of_end(txn, refusal(failure)).await;
     }
     refused(txn, finished, failure).await
-}
-
-/// Inserts what does not travel in the string of guard and COMMIT. The guard goes ahead of it as well: behind a COMMIT of the
-/// handler, what is inserted would be committed at once.
-async fn insert_ahead(store: &Postgres, mut txn: Txn, writes: &Writes) -> Result<(Txn, Unscheduled), CommitResult> {
-    let not_sent = |fault: StoreError, txn: &Txn| CommitResult::NotSent(fault, txn.ticket().map(Box::new));
-    let text = guard(&txn);
-    let Answer { rows, failure, .. } = txn.connection.run(text).await;
-    match failure {
-        // The answer to a COPY of the handler has no row, and that of the guard has one.
-        None if rows.is_empty() => return Err(not_sent(StoreError::ConnectionLost(UNREAD.into()), &txn)),
-        None => {}
-        Some(Failure::Lost(error)) => return Err(not_sent(StoreError::ConnectionLost(error), &txn)),
-        Some(failure @ Failure::Refused(_)) => return Err(refused(txn, 0, failure).await),
-    }
-    match staging::insert(store, &mut txn, writes).await {
-        Staging::Inserted(found) => Ok((txn, found)),
-        Staging::Refused(failure) => Err(staging::refused(txn, failure).await),
-        Staging::Lost(fault) => Err(not_sent(fault, &txn)),
-    }
 }
 
 /// Ends a transaction that sqlx has rolled back, since a nested one did not begin. This is no ROLLBACK of the handler's own.
@@ -152,8 +123,33 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
     }
 }
 
+/// Returns what the refusal of an INSERT of staged messages means.
+fn refusal(failure: Failure) -> CommitResult {
+    match failure.code().unwrap_or_default() {
+        // The transaction was aborted before.
+        "25P02" => CommitResult::Swallowed,
+        "42501" | "25006" => CommitResult::Refused(
+            format!(
+                "the messages that the handler staged cannot be written with the role or in the mode that it has set: undo \
+                 SET ROLE and SET TRANSACTION READ ONLY before it returns ({})",
+                failure.into_error()
+            )
+            .into(),
+        ),
+        "26000" => CommitResult::Refused("a handler has deallocated idem's own statements".into()),
+        "55P03" => CommitResult::Busy(failure.into_error()),
+        "40001" | "40P01" | "57014" => CommitResult::Retry(failure.into_error()),
+        "22P02" if failure.says(RACED) => CommitResult::Retry(RACED.into()),
+        _ => match failure.fault(About::Messages) {
+            StoreError::Message(error) => CommitResult::Refused(error),
+            // Nothing was committed, and no message is at fault: the disk is full, or the table is missing.
+            fault => CommitResult::Unknown(fault),
+        },
+    }
+}
+
 /// Ends a transaction that was not committed, and returns the result: `undone` if it was still open.
-pub(super) async fn of_end(txn: Txn, undone: CommitResult) -> CommitResult {
+async fn of_end(txn: Txn, undone: CommitResult) -> CommitResult {
     let ticket = txn.ticket().map(Box::new);
     match fate(txn).await {
         Ok(RollbackResult::Ended) => CommitResult::RolledBack,

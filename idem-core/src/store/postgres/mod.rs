@@ -14,7 +14,7 @@
 //! | `inbox_rows`, `inbox_sql`, `calls_sql`, `rows` | inbox rows, also in their call phase |
 //! | `outbox_rows`, `outbox_sql` | the outbox, for handlers, relays and operators |
 //! | `consumers`, `consumers_sql` | handlers, gauges, dead letters |
-//! | `writes`, `staged`, `local`, `local_sql`, `staging` | the messages that COMMIT writes |
+//! | `writes`, `local_sql` | the messages that COMMIT writes |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune`, `prune_sql` | removing old claims |
 //! | `quote` | names and values in the text of statements |
@@ -37,7 +37,6 @@ mod handle;
 mod inbox_rows;
 mod inbox_sql;
 mod limits;
-mod local;
 mod local_sql;
 mod login;
 mod migrate;
@@ -55,8 +54,6 @@ mod ready;
 mod rollback;
 mod rows;
 mod session;
-mod staged;
-mod staging;
 mod state;
 mod tables;
 mod transactions;

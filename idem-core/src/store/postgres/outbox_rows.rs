@@ -15,9 +15,8 @@ use crate::store::{
 };
 use crate::{Error, Key};
 
-use super::local::Local;
 use super::rows::{duration, secs, time};
-use super::staged::Staged;
+use super::writes::Staged;
 use super::{Postgres, Txn, outbox_sql};
 
 /// How many ids one statement counts, or twice as many as a quick one before it. Each then ends in time although rows were deleted
@@ -67,11 +66,11 @@ impl OutboxRows for Postgres {
     fn stage(&self, txn: &mut Txn, outbox: OutboxId, outgoing: Vec<StagedMessage>, local: Vec<LocalMessage>) {
         match &mut txn.writes.staged {
             _ if outgoing.is_empty() => {}
-            Some(staged) => staged.extend(outgoing),
-            none => *none = Some(Box::new(Staged::new(outbox, outgoing))),
+            Some(staged) => staged.messages.extend(outgoing),
+            none => *none = Some(Staged { outbox, messages: outgoing }),
         }
         if !local.is_empty() {
-            txn.writes.local = Some(Box::new(Local::new(local)));
+            txn.writes.local = local;
         }
     }
 
