@@ -212,8 +212,6 @@ pub struct Ticket {
     pub number: String,
     /// One of the claims that it has inserted or marked as processed, if the number may be reused.
     pub claim: Option<(HandlerId, Key)>,
-    /// The id of its session on the server, if the session stays the same for the transaction's whole life.
-    pub session: Option<i32>,
 }
 
 /// How a transaction ended.

@@ -104,8 +104,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// has not tried.
     fn ticket(&self, txn: &Self::Txn) -> Option<Ticket>;
 
-    /// Asks on another connection how a transaction ended that was dropped while a handler used it. If it still runs,
-    /// the store may end it.
+    /// Asks on another connection how a transaction ended that was dropped while a handler used it.
     ///
     /// # Errors
     /// The database did not answer; the caller asks again.

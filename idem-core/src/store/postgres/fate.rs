@@ -14,16 +14,9 @@ use super::{Postgres, claims_sql};
 
 const STATUS: &str = "SELECT pg_catalog.pg_xact_status($1::text::pg_catalog.xid8)";
 
-/// Identifies the backend by the transaction id and the session, so that no other one is terminated, even behind a
-/// pooler.
-const END: &str = "
-    SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
-    WHERE backend_xid = ($1::text::pg_catalog.xid8)::pg_catalog.xid AND pid = coalesce($2, pid)
-      AND pid <> pg_catalog.pg_backend_pid()";
-
 impl Postgres {
-    /// Returns the fate of a transaction of another connection. A transaction that is still running is terminated: its
-    /// client is gone, and it holds the claim. So does one that its handler has prepared, which is rolled back.
+    /// Returns the fate of a transaction of another connection. One that still runs holds the claim until the server notices
+    /// that its client is gone, within a second. One that its handler has prepared is rolled back.
     pub(super) async fn fate_of(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
         let mut connection = self.0.pool.own().await?;
         let asked = sqlx::query(STATUS).bind(&ticket.number);
@@ -38,33 +31,18 @@ impl Postgres {
         let fate = match status.as_deref() {
             // In a separate statement: the snapshot of the first one may be older than the commit.
             Some("committed") if self.is_ours(&mut connection, ticket).await? => Fate::Committed,
-            Some("in progress") => Fate::Running,
+            Some("in progress") => match roll_back_prepared(&mut connection, &ticket.number).await {
+                Ok(true) => Fate::Ended,
+                Ok(false) => Fate::Running,
+                // It may not be prepared at all: a role may lack the privilege to look.
+                Err(Failure::Refused(_)) => return Ok(Fate::Running),
+                Err(lost) => return Err(lost.into()),
+            },
             // Aborted; or the id was reused by another transaction; or it is too old to be known, and then the claim
             // decides.
             _ => Fate::RolledBack,
         };
-        let mut refused = false;
-        if fate == Fate::Running {
-            match roll_back_prepared(&mut connection, &ticket.number).await {
-                Ok(true) => {
-                    connection.put_back();
-                    return Ok(Fate::Ended);
-                }
-                Ok(false) => {}
-                // It may not be prepared at all: a role may lack the privilege to look.
-                Err(Failure::Refused(_)) => refused = true,
-                Err(lost) => return Err(lost.into()),
-            }
-            let end = sqlx::query(END).bind(&ticket.number).bind(ticket.session);
-            // If the role lacks the privilege, the caller waits for the transaction to end.
-            if let Err(failure) = connection.autocommit(end).await {
-                tracing::debug!(error = failure.into_error(), "a transaction that was cut off could not be ended");
-                return Ok(fate);
-            }
-        }
-        if !refused {
-            connection.put_back();
-        }
+        connection.put_back();
         Ok(fate)
     }
 

@@ -26,8 +26,6 @@ pub(super) struct Session {
     pub(super) isolation: Isolation,
     /// Whether a transaction that idem did not begin is read-only.
     pub(super) read_only: bool,
-    /// The process id of the backend.
-    pub(super) process: i32,
     /// The role whose privileges the session has.
     pub(super) role: String,
     /// It, and what determines the meaning of statements.
@@ -87,7 +85,7 @@ impl Session {
         }
         asked += "SELECT current_setting('server_version_num')::int, current_setting('synchronous_commit'),
                     current_setting('default_transaction_read_only')::bool,
-                    current_user::text, session_user::text, pg_catalog.pg_backend_pid()";
+                    current_user::text, session_user::text";
         for name in MEANING {
             asked += &format!(", current_setting('{name}')");
         }
@@ -96,16 +94,15 @@ impl Session {
         let rows = conn.fetch_all(asked).await?;
         let [limits, row] = rows.as_slice() else { return Err(Failure::Lost("the login is not answered".into())) };
         let (read_only, role): (bool, String) = (row.try_get(2)?, row.try_get(3)?);
-        let values = (6..6 + MEANING.len()).map(|place| row.try_get(place)).collect::<Result<_, _>>()?;
+        let values = (5..5 + MEANING.len()).map(|place| row.try_get(place)).collect::<Result<_, _>>()?;
         let state = SessionState::new(row.try_get(4)?, &role, read_only, values);
         Ok(Self {
             version: row.try_get(0)?,
             lock_timeout: limits.try_get(0)?,
             statement_timeout: u64::try_from(limits.try_get::<i64, _>(1)?).unwrap_or(0),
             synchronous_commit: row.try_get(1)?,
-            isolation: Isolation::of(row.try_get(6 + MEANING.len())?),
+            isolation: Isolation::of(row.try_get(5 + MEANING.len())?),
             read_only,
-            process: row.try_get(5)?,
             role,
             state: Arc::new(state),
             writes: false,

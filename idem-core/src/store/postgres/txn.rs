@@ -116,8 +116,7 @@ impl Txn {
 
     /// Returns the data by which other connections can identify the transaction.
     pub(super) fn ticket(&self) -> Option<Ticket> {
-        let session = (!self.connection.is_pooled()).then(|| self.connection.session().process);
-        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone(), session })
+        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone() })
     }
 
     /// The connection, for a handler.
