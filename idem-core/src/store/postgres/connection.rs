@@ -26,8 +26,6 @@ pub(super) struct Connection {
     sound: bool,
     /// One of idem's own statements failed, for a reason that may lie in the session.
     spoilt: bool,
-    /// A handler has removed prepared statements of idem.
-    incomplete: bool,
     shared: Arc<Shared>,
     /// That of one beyond the number of connections is missing, and it is closed after its use.
     // Declared after the connection, so that the socket is closed before the next connection may be opened.
@@ -47,7 +45,7 @@ pub(super) struct Answer {
 
 impl Connection {
     pub(super) fn new(ready: Ready, of: Use, shared: Arc<Shared>, slot: Option<Slot>) -> Self {
-        Self { ready, of, sound: true, spoilt: false, incomplete: false, shared, slot }
+        Self { ready, of, sound: true, spoilt: false, shared, slot }
     }
 
     /// Sends one query, or several in one string, and waits for the answer for at most `limit`.
@@ -98,9 +96,8 @@ impl Connection {
             Some(refused) => {
                 self.sound = true;
                 self.spoilt |= !refused.is_ordinary();
-                if refused.code() == Some("26000") {
-                    self.incomplete = true;
-                } else if refused.is_outdated() {
+                // A handler has removed prepared statements of idem; the other sessions have them.
+                if refused.is_outdated() && refused.code() != Some("26000") {
                     self.shared.empty();
                 }
             }
@@ -172,7 +169,6 @@ impl Connection {
         self.ready.used = true;
         if self.sound
             && !self.spoilt
-            && !self.incomplete
             && self.counts_transaction()
             && let Some(slot) = self.slot
         {
@@ -187,11 +183,6 @@ impl Connection {
             self.shared.empty();
         }
         self.ready.used
-    }
-
-    /// Clears the mark of a failed statement after an expected error.
-    pub(super) fn clear_failure(&mut self) {
-        self.spoilt = false;
     }
 
     /// Returns whether every statement so far was answered.

@@ -19,7 +19,6 @@ pub(super) async fn fate(mut txn: Txn) -> Result<RollbackResult, BoxError> {
     let mut answer = txn.connection.run(text).await;
     if answer.failure.as_ref().and_then(Failure::code) == Some("25P02") {
         // An aborted transaction cannot be asked for its id; it is assumed to be the one that made the claim.
-        txn.connection.clear_failure();
         let text = format!("ROLLBACK; SELECT true; {status}");
         answer = txn.connection.run(text).await;
     }
