@@ -9,9 +9,9 @@ use uuid::Uuid;
 
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
-    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId, OutboxMark,
-    OutboxRead, OutboxRow, OutboxRows, OutboxSnapshot, OutboxStats, Page, PublishFailure, RowRef, StoreError,
-    UnreadOutbox, error_text, number,
+    Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId,
+    OutboxMark, OutboxRead, OutboxRow, OutboxRows, OutboxSnapshot, OutboxStats, Page, PublishFailure, RowRef,
+    StoreError, UnreadOutbox, error_text, number,
 };
 use crate::{Error, Key};
 
@@ -74,12 +74,7 @@ impl OutboxRows for Postgres {
         }
     }
 
-    async fn lease_outbox(
-        &self,
-        outbox: OutboxId,
-        token: Uuid,
-        request: LeaseRequest,
-    ) -> Result<LeaseAnswer, StoreError> {
+    async fn lease_outbox(&self, outbox: OutboxId, token: Uuid, request: LeaseRequest) -> Answer<LeaseAnswer> {
         let rows = match request {
             LeaseRequest::Release => {
                 self.ask(self.query(outbox_sql::RELEASE).bind(outbox.number).bind(token)).await?;
@@ -105,7 +100,7 @@ impl OutboxRows for Postgres {
         })
     }
 
-    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Answer<OutboxFound> {
         let OutboxRead { from, to, filter, known, limit, bytes, marks } = read;
         let table = self.0.facts.table("outbox_messages");
         let condition = match filter {
@@ -144,18 +139,13 @@ impl OutboxRows for Postgres {
         Ok(OutboxFound { rows, is_cut, snapshot: Some(snapshot), mark })
     }
 
-    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
+    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Answer<u64> {
         let query = self.query(&outbox_sql::delete()).bind(outbox.number).bind(token);
         let rows = self.ask_long(named(query, published.iter().copied())).await?;
         Ok(rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>(0))?.unsigned_abs())
     }
 
-    async fn record_failures(
-        &self,
-        outbox: OutboxId,
-        token: Uuid,
-        failures: &[PublishFailure],
-    ) -> Result<(), StoreError> {
+    async fn record_failures(&self, outbox: OutboxId, token: Uuid, failures: &[PublishFailure]) -> Answer<()> {
         let due: Vec<Option<f64>> = failures.iter().map(|failure| failure.next.map(secs)).collect();
         let errors: Vec<Vec<u8>> =
             failures.iter().map(|failure| error_text(&failure.error).into_owned().into_bytes()).collect();
@@ -165,7 +155,7 @@ impl OutboxRows for Postgres {
         self.ask_long(query.bind(due).bind(errors).bind(attempts.collect::<Vec<_>>())).await.map(drop)
     }
 
-    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Answer<OutboxStats> {
         let mut stats = OutboxStats::default();
         let query = self.query(outbox_sql::STATS).bind(outbox.number).bind(bounded(limit));
         let rows = if limit == 0 { self.ask(query).await? } else { self.ask_long(query).await? };
@@ -197,7 +187,7 @@ impl OutboxRows for Postgres {
         Ok(stats)
     }
 
-    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
+    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Answer<Vec<UnreadOutbox>> {
         let query = self.query(outbox_sql::UNREAD).bind(secs(patience)).bind(bounded(limit));
         let unread = |row: &PgRow| {
             let waiting = row.try_get::<i64, _>(1)?.unsigned_abs();
@@ -206,7 +196,7 @@ impl OutboxRows for Postgres {
         Ok(self.ask_long(query).await?.iter().map(unread).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
+    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Answer<Vec<DeadOutgoing>> {
         let query = self.query(&outbox_sql::dead()).bind(outbox.number).bind(page.before).bind(i64::from(page.limit));
         let dead = |row: &PgRow| {
             Ok(DeadOutgoing {
@@ -220,14 +210,14 @@ impl OutboxRows for Postgres {
         Ok(self.ask(query).await?.iter().map(dead).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Result<bool, StoreError> {
+    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Answer<bool> {
         let statement = if again { outbox_sql::REPLAY } else { outbox_sql::DISCARD };
         Ok(!self.ask(self.query(statement).bind(outbox.number).bind(id)).await?.is_empty())
     }
 }
 
 impl Postgres {
-    async fn draw_mark(&self, table: &str) -> Result<OutboxMark, StoreError> {
+    async fn draw_mark(&self, table: &str) -> Answer<OutboxMark> {
         let rows = self.ask(self.query(&outbox_sql::mark()).bind(table)).await?;
         let Some(row) = rows.first() else { return Err(StoreError::Unavailable("a mark had no answer".into())) };
         Ok(OutboxMark { highest: row.try_get(0)?, number: row.try_get(1)? })

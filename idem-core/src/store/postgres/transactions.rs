@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::Fingerprint;
 use crate::store::{
-    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
+    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
     StoreFacts, Ticket, Transactions, TxnState,
 };
 
@@ -35,7 +35,7 @@ impl Transactions for Postgres {
 
     /// Writes and commits, as a worker does: a database that is read-only, full or without its tables still answers
     /// `SELECT 1`, and consumption would continue and pause for each message. No handler has the id 0.
-    async fn ping(&self) -> Result<(), StoreError> {
+    async fn ping(&self) -> Answer<()> {
         let mut connection = self.0.pool.own_at_once().await?;
         let begin = connection.begin(OWN);
         let probe = self.text_with(claims_sql::PING, &[bytes(Uuid::new_v4().as_bytes())]);
@@ -44,7 +44,7 @@ impl Transactions for Postgres {
         Ok(())
     }
 
-    async fn begin(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
+    async fn begin(&self, handler_timeout: Duration) -> Answer<Txn> {
         let mut connection = self.0.pool.lent().await?;
         // On any failure the connection is dropped: a transaction may be open in it.
         connection.text(connection.begin(handler_timeout)).await?;
@@ -53,11 +53,7 @@ impl Transactions for Postgres {
 
     /// Runs BEGIN, the settings of the transaction and the claim in one round trip, or in two if another transaction has
     /// inserted the same key meanwhile.
-    async fn begin_first(
-        &self,
-        handler_timeout: Duration,
-        claim: Option<&Identity>,
-    ) -> Result<(Txn, Claimed), StoreError> {
+    async fn begin_first(&self, handler_timeout: Duration, claim: Option<&Identity>) -> Answer<(Txn, Claimed)> {
         let mut connection = self.0.pool.lent().await?;
         let Some(identity) = claim else {
             let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
@@ -95,12 +91,7 @@ impl Transactions for Postgres {
         }
     }
 
-    async fn claim(
-        &self,
-        txn: &mut Txn,
-        identities: &[&Identity],
-        state: ClaimState,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    async fn claim(&self, txn: &mut Txn, identities: &[&Identity], state: ClaimState) -> Answer<Vec<Claimed>> {
         if identities.is_empty() {
             return txn.guard_unclaimed().await.map(|()| Vec::new());
         }
@@ -163,7 +154,7 @@ impl Transactions for Postgres {
         txn: &mut Txn,
         identities: &[&Identity],
         lock: bool,
-    ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
+    ) -> Answer<Vec<Option<ExistingClaim>>> {
         let statement = if lock { claims_sql::existing_claims() } else { claims_sql::unlocked_claims() };
         let (handlers, keys) = columns(identities);
         let rows = txn.ask(self.query(&statement).bind(&handlers).bind(&keys)).await?;
@@ -176,7 +167,7 @@ impl Transactions for Postgres {
         Ok(handlers.into_iter().zip(keys).map(|at| found.remove(&at)).collect())
     }
 
-    async fn reopen(&self, txn: &mut Txn, identity: &Identity, left_by: &Ticket) -> Result<bool, StoreError> {
+    async fn reopen(&self, txn: &mut Txn, identity: &Identity, left_by: &Ticket) -> Answer<bool> {
         let query = self.query(claims_sql::REOPEN).bind(identity.handler.0).bind(identity.key.as_bytes());
         Ok(!txn.ask(query.bind(&left_by.number)).await?.is_empty())
     }
@@ -185,7 +176,7 @@ impl Transactions for Postgres {
     ///
     /// Behind a pooler nobody knows that. A ROLLBACK of the handler gives its session back, and the pooler lends another one to
     /// the next statement, which may be one that another client has made writable.
-    async fn check_between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {
+    async fn check_between(&self, txn: &mut Txn) -> Answer<TxnState> {
         txn.shared = true;
         if !txn.connection.counts_transaction() {
             return Ok(TxnState::Ended);
@@ -228,7 +219,7 @@ impl Transactions for Postgres {
         answer::race(error)
     }
 
-    async fn rollback(&self, txn: Txn) -> Result<RollbackResult, StoreError> {
+    async fn rollback(&self, txn: Txn) -> Answer<RollbackResult> {
         rollback::rollback(txn).await
     }
 
@@ -236,14 +227,14 @@ impl Transactions for Postgres {
         txn.ticket()
     }
 
-    async fn fate(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
+    async fn fate(&self, ticket: &Ticket) -> Answer<Fate> {
         self.fate_of(ticket).await
     }
 }
 
 impl Txn {
     /// Guards it without a claim. New claims guard it already. A COMMIT is not refused: messages without claims run again.
-    async fn guard_unclaimed(&mut self) -> Result<(), StoreError> {
+    async fn guard_unclaimed(&mut self) -> Answer<()> {
         if self.xid.is_some() {
             return Ok(());
         }
@@ -258,7 +249,7 @@ impl Txn {
 
     /// Decodes the answer to the claim of one message. Its rows have the transaction id and how far claims were pruned, or the
     /// existing claim. There is none if the claim was committed while the statement ran.
-    fn claimed(&mut self, rows: &[PgRow], identity: &Identity) -> Result<Claimed, StoreError> {
+    fn claimed(&mut self, rows: &[PgRow], identity: &Identity) -> Answer<Claimed> {
         let Some(row) = rows.first() else { return Ok(Claimed::Found(None)) };
         let Some(xid) = row.try_get::<Option<String>, _>(0)? else {
             let digits: &str = row.try_get(2)?;
