@@ -1,6 +1,5 @@
 //! Guard and COMMIT.
 
-use crate::BoxError;
 use crate::store::{CommitResult, RollbackResult, StoreError, UNBEGUN};
 
 use super::Postgres;
@@ -8,7 +7,7 @@ use super::answer::{About, Failure};
 use super::connection::{Answer, UNREAD};
 use super::guard::{CHANGED, ENDED, check};
 use super::local_sql::RACED;
-use super::rollback::{fate, rollback};
+use super::rollback::rollback;
 use super::txn::{Txn, not_answered};
 use super::writes::unscheduled;
 
@@ -22,7 +21,8 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
         return CommitResult::NotSent(lost.into(), txn.ticket().map(Box::new));
     }
     if !txn.connection.counts_transaction() {
-        return unbegun(txn).await;
+        // This is no ROLLBACK of the handler's own: a nested transaction did not begin.
+        return undo(txn, 0, CommitResult::Refused(UNBEGUN.into())).await;
     }
     let writes = std::mem::take(&mut txn.writes);
     let inserts = writes.statements(store, txn.connection.session().writes, txn.lock_wait, txn.batch);
@@ -45,19 +45,9 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
     };
     // The guard has passed, and what failed behind it is an INSERT of staged messages.
     if (1..=inserts.len()).contains(&finished) {
-        return of_end(txn, refusal(failure)).await;
+        return undo(txn, finished, refusal(failure)).await;
     }
     refused(txn, finished, failure).await
-}
-
-/// Ends a transaction that sqlx has rolled back, since a nested one did not begin. This is no ROLLBACK of the handler's own.
-async fn unbegun(txn: Txn) -> CommitResult {
-    let ticket = txn.ticket().map(Box::new);
-    match rollback(txn).await {
-        Ok(RollbackResult::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
-        Ok(_) => CommitResult::Refused(UNBEGUN.into()),
-        Err(fault) => CommitResult::NotSent(fault, ticket),
-    }
 }
 
 /// Returns guard, `inserts`, COMMIT and cleanup in one string, and the number of statements up to and including COMMIT.
@@ -102,25 +92,26 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
             )
         });
     }
-    match failure.code().unwrap_or_default() {
+    let undone = match failure.code().unwrap_or_default() {
         // The guard has refused, so COMMIT was not run.
-        "22P02" if ended => of_end(txn, CommitResult::RolledBack).await,
-        "25P02" if txn.xid.is_none() => closed(txn, finished, |_| CommitResult::Swallowed, failure).await,
+        "22P02" if ended => CommitResult::RolledBack,
         // The aborted transaction may be another one, begun after the handler ended this one.
-        "25P02" => of_end(txn, CommitResult::Swallowed).await,
+        "25P02" => CommitResult::Swallowed,
         // 57014: the statement timed out. A server that was frozen for a while reports this as soon as it resumes, and
         // nothing was written (PostgreSQL manual, 20.11.1).
-        "40001" | "40P01" | "57014" => closed(txn, finished, CommitResult::Retry, failure).await,
-        // The handler ran DEALLOCATE ALL. The connection has lost its guard, and is closed.
+        "40001" | "40P01" | "57014" => CommitResult::Retry(failure.into_error()),
+        // The connection has lost its guard, and is closed.
         "26000" => {
-            let text = "the handler ran DEALLOCATE ALL, which removes idem's own statements as well";
-            closed(txn, finished, |_| CommitResult::Refused(text.into()), failure).await
+            CommitResult::Refused("the handler ran DEALLOCATE ALL, which removes idem's own statements as well".into())
         }
         // 40003 is "statement completion unknown". Out of resources (class 53), or as a standby (25006), the server is
         // in no state to be trusted, and the message is not at fault.
-        code if code == "40003" || code == "25006" || code.starts_with("53") => CommitResult::Unknown(failure.into()),
-        _ => closed(txn, finished, CommitResult::Refused, failure).await,
-    }
+        code if code == "40003" || code == "25006" || code.starts_with("53") => {
+            return CommitResult::Unknown(failure.into());
+        }
+        _ => CommitResult::Refused(failure.into_error()),
+    };
+    undo(txn, finished, undone).await
 }
 
 /// Returns what the refusal of an INSERT of staged messages means.
@@ -148,33 +139,18 @@ fn refusal(failure: Failure) -> CommitResult {
     }
 }
 
-/// Ends a transaction that was not committed, and returns the result: `undone` if it was still open.
-async fn of_end(txn: Txn, undone: CommitResult) -> CommitResult {
-    let ticket = txn.ticket().map(Box::new);
-    match fate(txn).await {
-        Ok(RollbackResult::Ended) => CommitResult::RolledBack,
-        Ok(RollbackResult::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
-        Ok(_) => undone,
-        Err(error) => CommitResult::NotSent(StoreError::ConnectionLost(error), ticket),
-    }
-}
-
 /// Warns only once that a batch was split because of its settings.
 static TELL: std::sync::Once = std::sync::Once::new();
 
-/// Rolls back after the guard or COMMIT was refused, and returns the result. If the guard itself gave no answer, the
-/// handler may have ended the transaction.
-async fn closed(
-    txn: Txn,
-    finished: usize,
-    answer: impl FnOnce(BoxError) -> CommitResult,
-    failure: Failure,
-) -> CommitResult {
+/// Rolls back a transaction that was not committed, and returns the result: `undone`, unless its handler had ended it. Only a
+/// guard that did not pass, so that nothing had finished, leaves that open.
+async fn undo(txn: Txn, finished: usize, undone: CommitResult) -> CommitResult {
     let ticket = txn.ticket().map(Box::new);
     match rollback(txn).await {
         Ok(RollbackResult::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
         Ok(RollbackResult::Ended) if finished == 0 => CommitResult::RolledBack,
+        Err(fault) if finished == 0 => CommitResult::NotSent(fault, ticket),
         // The refusal stands, whether or not the connection can be reused.
-        _ => answer(failure.into_error()),
+        _ => undone,
     }
 }

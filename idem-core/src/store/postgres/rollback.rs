@@ -11,7 +11,7 @@ use super::fate::roll_back_prepared;
 use super::txn::{Txn, not_answered};
 
 /// Ends the open transaction, and asks for the status of the transaction that made the claim. The error: it is not known.
-pub(super) async fn fate(mut txn: Txn) -> Result<RollbackResult, BoxError> {
+async fn fate(mut txn: Txn) -> Result<RollbackResult, BoxError> {
     let xid = txn.xid.take().unwrap_or_default();
     let ours = format!("pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8");
     let status = format!("SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
