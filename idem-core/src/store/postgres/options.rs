@@ -11,11 +11,11 @@ use crate::{BoxError, Error};
 
 use super::begin::{Isolation, Kind};
 use super::handle::{Inner, Postgres};
-use super::login::{Callback, Login};
+use super::login::{self, Callback, Login};
 use super::pool::Pool;
 use super::quote::quoted;
 use super::ready::Opener;
-use super::{address, check, claims_sql, local_sql, migrate, outbox_sql, tables};
+use super::{check, claims_sql, local_sql, migrate, outbox_sql, tables};
 
 /// The options of a [`Postgres`] store. Returned by [`Postgres::options`].
 ///
@@ -248,7 +248,7 @@ impl PostgresOptions {
     /// names the fix. [`Error::Database`] if the URL is invalid, the server cannot be reached, or it rejects the login.
     pub async fn connect(self) -> Result<Postgres, Error> {
         self.validate()?;
-        let login = Login::new(address::parse(&self.url)?, self.credentials, self.pooled);
+        let login = Login::new(login::parse(&self.url)?, self.credentials, self.pooled);
         let name = login.name();
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
         let kind = Kind { pooled: self.pooled, durable: !self.unsafe_durability, isolation: self.isolation };

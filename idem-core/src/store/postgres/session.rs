@@ -7,9 +7,8 @@ use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
 
 use super::answer::Failure;
 use super::begin::Isolation;
-use super::clean::RESET;
 use super::limits::{LOCK_WAIT, OWN, Use};
-use super::state::{MEANING, SessionState};
+use super::state::{MEANING, RESET, SessionState};
 
 /// The session before idem changed it, as determined by role, database and server.
 #[derive(Clone)]
@@ -71,7 +70,7 @@ pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: 
 }
 
 impl Session {
-    /// Reads a session. `resets` says whether each message ends with [`CLEAN`](super::clean) in it: then only what that leaves
+    /// Reads a session. `resets` says whether each message ends with [`CLEAN`](super::state) in it: then only what that leaves
     /// counts. A pooler in session mode, or a trigger at the login, may have made other settings, which the first message would
     /// take away. Its limits count nevertheless, since each transaction sets them anew.
     pub(super) async fn of(conn: &mut PgConnection, resets: bool) -> Result<Self, Failure> {
@@ -146,7 +145,7 @@ impl Session {
                 "{}; {}; {}; {statements}",
                 super::guard::guards(&self.state.same, durable.then(|| self.synchronous_commit())),
                 super::begin::PREPARE,
-                super::clean::PREPARE
+                super::state::PREPARE
             ),
             Use::Own => self.own(durable),
         };

@@ -14,11 +14,11 @@ use crate::store::{
 };
 
 use super::answer::{self, About, Failure};
-use super::clean::RESET;
 use super::guard::check;
 use super::limits::OWN;
 use super::quote::bytes;
 use super::rows::{columns, duration, fingerprints, time};
+use super::state::RESET;
 use super::txn::not_answered;
 use super::{Postgres, Txn, begin, claims_sql, commit, rollback};
 

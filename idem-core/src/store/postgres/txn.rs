@@ -11,9 +11,9 @@ use crate::store::{HandlerId, Identity, StoreError, Ticket};
 
 use super::answer::About;
 use super::begin;
-use super::clean::CLEAN;
 use super::connection::Connection;
 use super::limits::OWN;
+use super::state::CLEAN;
 use super::writes::Writes;
 
 /// An open transaction, with exclusive use of its connection. Dropping it closes the connection.
