@@ -62,14 +62,13 @@ impl InboxRows for Postgres {
     async fn start(&self, txn: &mut Txn, rows: &[&Row], state: ClaimState) -> Answer<Vec<bool>> {
         let ids = rows.iter().map(|row| row.id).collect::<Vec<_>>();
         let tokens = rows.iter().map(|row| row.locked_by).collect::<Vec<_>>();
-        let query = match state {
-            ClaimState::Processed => self.query(inbox_sql::START).bind(&ids).bind(&tokens).bind(txn.lock_timeout()),
-            ClaimState::Waiting => self.query(inbox_sql::REMOVE).bind(&ids).bind(&tokens),
-        };
+        let runs = state == ClaimState::Processed;
+        let lock_timeout = if runs { txn.lock_timeout() } else { txn.lock_wait.to_string() };
+        let query = self.query(inbox_sql::START).bind(&ids).bind(&tokens).bind(lock_timeout).bind(runs);
         let found = txn.ask(query).await?;
         let Some(found) = found.first() else { return Ok(vec![false; rows.len()]) };
         let started: HashSet<i64> = found.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
-        if state == ClaimState::Processed {
+        if runs {
             let first = rows.iter().find(|row| started.contains(&row.id)).map(|row| &row.identity);
             txn.guard(found.try_get(1)?, first);
             txn.batch = rows.len() > 1;

@@ -21,10 +21,7 @@ pub(super) const STAGE: &str = "
 
 /// Prepared in each connection: the server would otherwise parse and plan it for each message.
 pub(super) fn prepare() -> String {
-    format!(
-        "PREPARE idem_stage (pg_catalog.int4, pg_catalog.uuid, pg_catalog.bytea, pg_catalog.bytea, pg_catalog.bytea,
-            pg_catalog.bytea) AS {STAGE}"
-    )
+    format!("PREPARE idem_stage AS {STAGE}")
 }
 
 /// The INSERT of an application in its own transaction. The order of the rows is that of the arrays. Returns how many rows it has

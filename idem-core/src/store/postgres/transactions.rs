@@ -1,6 +1,6 @@
 //! The transactions of PostgreSQL: begun, with claims or without, guarded, checked.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use sqlx::Row as _;
@@ -100,13 +100,10 @@ impl Transactions for Postgres {
         // No handler follows a claim that waits, only idem's own statements.
         let handlers_own = (state == ClaimState::Processed).then(|| txn.lock_timeout());
         let (handlers, keys) = columns(identities);
-        let mut distinct = handlers.clone();
-        // Sorted, as the claims are.
-        distinct.dedup();
         let claim = |statement: &str| {
             let query = self.query(statement).bind(&handlers).bind(&keys).bind(fingerprints(identities));
             let query = query.bind(state == ClaimState::Processed).bind(wait.to_string());
-            query.bind(handlers_own.clone()).bind(own.to_string()).bind(&distinct)
+            query.bind(handlers_own.clone()).bind(own.to_string())
         };
         // A lost race fails the transaction, so nothing may have been written in it.
         let uncontended = match txn.fresh {
@@ -121,22 +118,17 @@ impl Transactions for Postgres {
         let none = || Ok(vec![Claimed::Found(None); identities.len()]);
         let Some(row) = rows.first() else { return none() };
         let Some(xid) = row.try_get(2)? else { return none() };
-        let pruned: Vec<Option<i64>> = row.try_get::<Option<_>, _>(4)?.unwrap_or_default();
-        let pruned: HashMap<i32, Option<i64>> = distinct.iter().copied().zip(pruned).collect();
-        // Without a list, all of them are new.
-        let listed: Option<(Vec<i32>, Vec<Vec<u8>>)> =
-            row.try_get::<Option<_>, _>(0)?.zip(row.try_get::<Option<_>, _>(1)?);
-        let new: Option<HashSet<(i32, &[u8])>> = listed
-            .as_ref()
-            .map(|(handlers, keys)| handlers.iter().copied().zip(keys.iter().map(Vec::as_slice)).collect());
-        let claimed = |identity: &&Identity| {
-            let place = (identity.handler.0, identity.key.as_bytes());
-            match new.as_ref().is_none_or(|new| new.contains(&place)) {
-                true => Claimed::New { pruned_through: pruned.get(&place.0).copied().flatten().map(time) },
-                false => Claimed::Found(None),
-            }
+        let pruned: Vec<Option<i64>> = row.try_get(4)?;
+        // In the order of the identities.
+        let (handlers, keys): (Vec<i32>, Vec<Vec<u8>>) = (row.try_get(0)?, row.try_get(1)?);
+        let mut new = handlers.into_iter().zip(keys).peekable();
+        let claimed = |(identity, pruned): (&&Identity, Option<i64>)| match new
+            .next_if(|(handler, key)| (*handler, &key[..]) == identity.place())
+        {
+            Some(_) => Claimed::New { pruned_through: pruned.map(time) },
+            None => Claimed::Found(None),
         };
-        let claimed: Vec<Claimed> = identities.iter().map(claimed).collect();
+        let claimed: Vec<Claimed> = identities.iter().zip(pruned).map(claimed).collect();
         let first =
             identities.iter().zip(&claimed).find(|(_, claimed)| claimed.is_new()).map(|(identity, _)| *identity);
         txn.guard(xid, first);
