@@ -41,10 +41,8 @@ pub struct PostgresOptions {
     connections: usize,
     retention: Duration,
     verify_only: bool,
-    unsafe_durability: bool,
-    pooled: bool,
     resets: bool,
-    isolation: Isolation,
+    kind: Kind,
 }
 
 impl PostgresOptions {
@@ -56,10 +54,8 @@ impl PostgresOptions {
             connections: 32,
             retention: Duration::from_secs(7 * 24 * 3600),
             verify_only: false,
-            unsafe_durability: false,
-            pooled: false,
             resets: false,
-            isolation: Isolation::ReadCommitted,
+            kind: Kind { pooled: false, durable: true, isolation: Isolation::ReadCommitted },
         }
     }
 
@@ -167,7 +163,7 @@ impl PostgresOptions {
     /// # Ok(()) }
     /// ```
     pub fn allow_unsafe_durability(mut self) -> Self {
-        self.unsafe_durability = true;
+        self.kind.durable = false;
         self
     }
 
@@ -194,7 +190,7 @@ impl PostgresOptions {
     /// # Ok(()) }
     /// ```
     pub fn pgbouncer(mut self) -> Self {
-        self.pooled = true;
+        self.kind.pooled = true;
         self
     }
 
@@ -236,7 +232,7 @@ impl PostgresOptions {
     /// # Ok(()) }
     /// ```
     pub fn isolation(mut self, isolation: Isolation) -> Self {
-        self.isolation = isolation;
+        self.kind.isolation = isolation;
         self
     }
 
@@ -248,10 +244,10 @@ impl PostgresOptions {
     /// names the fix. [`Error::Database`] if the URL is invalid, the server cannot be reached, or it rejects the login.
     pub async fn connect(self) -> Result<Postgres, Error> {
         self.validate()?;
-        let login = Login::new(login::parse(&self.url)?, self.credentials, self.pooled);
+        let kind = self.kind;
+        let login = Login::new(login::parse(&self.url)?, self.credentials, kind.pooled);
         let name = login.name();
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
-        let kind = Kind { pooled: self.pooled, durable: !self.unsafe_durability, isolation: self.isolation };
         let quoted = quoted(&self.schema);
         let [claim, writes] = [claims_sql::prepare(), format!("{}; {}", outbox_sql::prepare(), local_sql::prepare())]
             .map(|text| text.replace("{schema}", &quoted));
@@ -266,7 +262,7 @@ impl PostgresOptions {
                 false => failed("cannot connect to", error),
             }
         })?;
-        if self.pooled && !connection.session().read_only {
+        if kind.pooled && !connection.session().read_only {
             tracing::warn!(
                 "sessions of this role are not read-only, because default_transaction_read_only is off: run ALTER ROLE \
                  .. SET default_transaction_read_only = on. Otherwise a handler that ends its transaction can write \
@@ -274,18 +270,18 @@ impl PostgresOptions {
             );
         }
         let default = connection.session().isolation;
-        if default > self.isolation {
+        if default > kind.isolation {
             tracing::warn!(
                 "the database's default_transaction_isolation is stricter than that of the handlers: give the store \
                  `.isolation(Isolation::{default:?})`, or `ALTER ROLE .. SET default_transaction_isolation` for its role. \
                  Otherwise handlers run with {:?}",
-                self.isolation
+                kind.isolation
             );
         }
         let role = connection.session().role.clone();
-        let clock = check::server(&mut connection, self.unsafe_durability, &failed).await?;
+        let clock = check::server(&mut connection, !kind.durable, &failed).await?;
         migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
-        tables::check(&mut connection, &self.schema, self.unsafe_durability, &failed).await?;
+        tables::check(&mut connection, &self.schema, !kind.durable, &failed).await?;
         connection.put_back();
         Ok(Postgres(Arc::new(Inner {
             pool,
@@ -333,10 +329,8 @@ impl fmt::Debug for PostgresOptions {
             .field("connections", &self.connections)
             .field("retention", &self.retention)
             .field("verify_only", &self.verify_only)
-            .field("unsafe_durability", &self.unsafe_durability)
-            .field("pooled", &self.pooled)
             .field("resets", &self.resets)
-            .field("isolation", &self.isolation)
+            .field("kind", &self.kind)
             .finish_non_exhaustive()
     }
 }
