@@ -47,23 +47,6 @@ pub(super) type Callback = Arc<dyn Fn(PgConnectOptions) -> Asking + Send + Sync>
 
 type Asking = Pin<Box<dyn Future<Output = Result<PgConnectOptions, BoxError>> + Send>>;
 
-/// Why a login with a callback failed. None of the texts contains what the callback returned.
-#[derive(Debug, thiserror::Error)]
-enum LoginError {
-    #[error("the callback given to `.credentials(..)` has failed")]
-    Failed(#[source] BoxError),
-    #[error("the callback given to `.credentials(..)` panicked: {0}")]
-    Panicked(String),
-    #[error(
-        "the callback given to `.credentials(..)` has not answered within {} seconds: cache the credentials, and \
-         refresh them before they expire",
-        CONNECT.as_secs()
-    )]
-    Late,
-    #[error("the server refuses the login: check what the callback given to `.credentials(..)` returns")]
-    Refused(#[source] Box<PgDatabaseError>),
-}
-
 impl Login {
     pub(super) fn new(target: PgConnectOptions, credentials: Option<Callback>, pooled: bool) -> Self {
         Self { target, credentials, pooled }
@@ -75,11 +58,16 @@ impl Login {
         // The call itself is user code as well, so it is made within the future.
         let asked = async { credentials(self.target.clone()).await };
         let asked = timeout(CONNECT, caught("the callback given to `.credentials(..)`", asked)).await;
+        // None of the texts contains what the callback returned.
         let failed = match asked {
             Ok(Ok(Ok(options))) => return Ok(options),
-            Ok(Ok(Err(error))) => LoginError::Failed(error),
-            Ok(Err(panic)) => LoginError::Panicked(panic),
-            Err(_) => LoginError::Late,
+            Ok(Ok(Err(error))) => Error::database("the callback given to `.credentials(..)` has failed", error),
+            Ok(Err(panic)) => Error::database("the callback given to `.credentials(..)` panicked", panic),
+            Err(late) => {
+                let what = "the callback given to `.credentials(..)` has not answered within 5 seconds: cache the credentials, and \
+                            refresh them before they expire";
+                Error::database(what, late)
+            }
         };
         Err(Failure::Lost(failed.into()))
     }
@@ -97,14 +85,15 @@ impl Login {
     }
 
     fn explained(&self, failure: Failure) -> Failure {
-        match failure {
-            Failure::Lost(error) if self.credentials.is_some() => match error.downcast::<PgDatabaseError>() {
-                // Class 28: invalid authorization specification.
-                Ok(refused) if refused.code().starts_with("28") => Failure::Lost(LoginError::Refused(refused).into()),
-                Ok(other) => Failure::Lost(other),
-                Err(other) => Failure::Lost(other),
-            },
-            other => other,
+        let Failure::Lost(error) = failure else { return failure };
+        // Class 28: invalid authorization specification.
+        let is_refused = |error: &PgDatabaseError| error.code().starts_with("28");
+        match self.credentials.is_some() && error.downcast_ref().is_some_and(is_refused) {
+            true => {
+                let what = "the server refuses the login: check what the callback given to `.credentials(..)` returns";
+                Failure::Lost(Error::database(what, error).into())
+            }
+            false => Failure::Lost(error),
         }
     }
 
