@@ -142,9 +142,8 @@ impl Session {
         let settings = match of {
             // Each transaction sets its own limits.
             Use::Lent => format!(
-                "{}; {}; {}; {statements}",
+                "{}; {}; {statements}",
                 super::guard::guards(&self.state.same, durable.then(|| self.synchronous_commit())),
-                super::begin::PREPARE,
                 super::state::PREPARE
             ),
             Use::Own => self.own(durable),
