@@ -42,17 +42,10 @@ const WATCH: &str = "client_connection_check_interval";
 /// Shows that the server has received the settings with which a session starts.
 pub(super) const STARTED: &str = "idem.started";
 
-/// Properties that the first connection has found out, for the start of later ones.
-#[derive(Clone)]
-pub(super) struct Learnt {
-    synchronous_commit: &'static str,
-    watches: bool,
-    state: Arc<SessionState>,
-}
-
 /// The settings with which a session starts. They are committed before its first transaction, so no ROLLBACK undoes
-/// them, and `RESET ALL` returns to them. They come last, so that they override those of the URL and of a callback.
-pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: Option<&Learnt>) -> PgConnectOptions {
+/// them, and `RESET ALL` returns to them. They come last, so that they override those of the URL and of a callback. `first`: the
+/// first session of the store.
+pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, first: Option<&Session>) -> PgConnectOptions {
     // A write after a handler has ended its transaction would be committed by itself, and again when the other messages
     // of its batch run again. So nothing can be written outside a transaction that idem began as READ WRITE.
     let read_only = if of == Use::Lent { "on" } else { "off" };
@@ -64,9 +57,9 @@ pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: 
         ("tcp_keepalives_count", "3"),
         ("tcp_user_timeout", "20s"),
     ]);
-    let Some(learnt) = learnt else { return target };
-    let target = if learnt.watches { target.options([(WATCH, "1s")]) } else { target };
-    if durable { target.options([("synchronous_commit", learnt.synchronous_commit)]) } else { target }
+    let Some(first) = first else { return target };
+    let target = if first.watches { target.options([(WATCH, "1s")]) } else { target };
+    if durable { target.options([("synchronous_commit", first.synchronous_commit())]) } else { target }
 }
 
 impl Session {
@@ -111,23 +104,22 @@ impl Session {
 
     /// Finds out what the server supports. A later login may get a pooler's session in which a handler has left something: the
     /// first one of its user tells what it should be.
-    pub(super) async fn learn(&mut self, conn: &mut PgConnection, learnt: Option<Learnt>) -> Result<Learnt, Failure> {
-        if let Some(first) = learnt.as_ref().filter(|learnt| learnt.state.user == self.state.user) {
-            self.state = first.state.clone();
-        }
-        self.watches = match learnt {
-            Some(learnt) => learnt.watches,
-            None => {
-                // In a transaction, because idem must not change a pooler's session.
-                let watch = sqlx::raw_sql(AssertSqlSafe(format!("BEGIN; SET LOCAL {WATCH} = '1s'; ROLLBACK")));
-                match watch.execute(&mut *conn).await.map_err(Failure::from) {
-                    Ok(_) => true,
-                    Err(Failure::Refused(_)) => sqlx::raw_sql("ROLLBACK").execute(conn).await.map(|_| false)?,
-                    Err(lost) => return Err(lost),
-                }
-            }
+    pub(super) async fn learn(&mut self, conn: &mut PgConnection, first: Option<Self>) -> Result<(), Failure> {
+        let Some(first) = first else {
+            // In a transaction, because idem must not change a pooler's session.
+            let watch = sqlx::raw_sql(AssertSqlSafe(format!("BEGIN; SET LOCAL {WATCH} = '1s'; ROLLBACK")));
+            self.watches = match watch.execute(&mut *conn).await.map_err(Failure::from) {
+                Ok(_) => true,
+                Err(Failure::Refused(_)) => sqlx::raw_sql("ROLLBACK").execute(conn).await.map(|_| false)?,
+                Err(lost) => return Err(lost),
+            };
+            return Ok(());
         };
-        Ok(Learnt { synchronous_commit: self.synchronous_commit(), watches: self.watches, state: self.state.clone() })
+        self.watches = first.watches;
+        if first.state.user == self.state.user {
+            self.state = first.state;
+        }
+        Ok(())
     }
 
     /// Applies idem's settings to the session, and prepares its statements: `writes` are those of staged messages.
