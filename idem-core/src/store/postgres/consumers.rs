@@ -63,7 +63,7 @@ impl Consumers for Postgres {
 
     async fn mark(&self, handlers: &[HandlerId], mark: HandlerMark) -> Answer<bool> {
         let rows = self.ask(self.query(&consumers_sql::mark(mark)).bind(ids(handlers))).await?;
-        let there = rows.first().map_or(Ok(0_i64), |row| row.try_get(0))?;
+        let (there,): (i64,) = rows::one(&rows)?;
         Ok(there == handlers.iter().collect::<HashSet<_>>().len() as i64)
     }
 
@@ -73,13 +73,9 @@ impl Consumers for Postgres {
 
     async fn stats(&self, handlers: &[HandlerId]) -> Answer<Stats> {
         let rows = self.ask_long(self.query(consumers_sql::STATS).bind(ids(handlers))).await?;
-        let Some(row) = rows.first() else { return Ok(Stats::default()) };
-        let oldest: Option<i64> = row.try_get(2)?;
-        Ok(Stats {
-            scheduled: row.try_get::<i64, _>(0)?.unsigned_abs(),
-            dead: row.try_get::<i64, _>(1)?.unsigned_abs(),
-            oldest_due: oldest.map(duration),
-        })
+        let (scheduled, dead, oldest): (i64, i64, Option<i64>) = rows::one(&rows)?;
+        let [scheduled, dead] = [scheduled, dead].map(i64::unsigned_abs);
+        Ok(Stats { scheduled, dead, oldest_due: oldest.map(duration) })
     }
 
     async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Answer<Vec<Row>> {

@@ -79,13 +79,8 @@ impl InboxRows for Postgres {
     async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, since: LookBack) -> Answer<DueRows> {
         let query = self.query(&inbox_sql::poll_due()).bind(ids(handlers)).bind(over(lease));
         let rows = self.ask(query.bind(back(since.ordinary)).bind(back(since.suspect))).await?;
-        let Some(row) = rows.first() else { return Ok(DueRows::default()) };
-        Ok(DueRows {
-            ordinary: row.try_get(0)?,
-            suspect: row.try_get(1)?,
-            alone: row.try_get(2)?,
-            crashed: row.try_get(3)?,
-        })
+        let (ordinary, suspect, alone, crashed): (bool, bool, bool, bool) = rows::one(&rows)?;
+        Ok(DueRows { ordinary, suspect, alone, crashed })
     }
 
     async fn take(
@@ -133,8 +128,7 @@ impl InboxRows for Postgres {
     async fn release_calls(&self, handlers: &[HandlerId]) -> Answer<LeftCalls> {
         let query = self.query(&calls_sql::release()).bind(ids(handlers)).bind(i64::from(RELEASED_AT_ONCE));
         let rows = self.ask(query).await?;
-        let Some(row) = rows.first() else { return Ok(LeftCalls::default()) };
-        let (released, in_doubt): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        let (released, in_doubt): (i64, i64) = rows::one(&rows)?;
         Ok(LeftCalls::new(released.unsigned_abs(), in_doubt.unsigned_abs()))
     }
 

@@ -15,7 +15,7 @@ use crate::store::{
 };
 use crate::{Error, Key};
 
-use super::rows::{duration, secs, time};
+use super::rows::{self, duration, secs, time};
 use super::writes::Staged;
 use super::{Postgres, Txn, outbox_sql};
 
@@ -89,11 +89,7 @@ impl OutboxRows for Postgres {
                 self.ask(query).await?
             }
         };
-        let (is_known, is_held) = match rows.first() {
-            Some(row) => (row.try_get(0)?, row.try_get(1)?),
-            None => (false, false),
-        };
-        Ok(match (is_known, is_held) {
+        Ok(match rows::one::<(bool, bool)>(&rows)? {
             (_, true) => LeaseAnswer::Held,
             (true, false) => LeaseAnswer::Other,
             (false, false) => LeaseAnswer::Unknown,
@@ -142,7 +138,8 @@ impl OutboxRows for Postgres {
     async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Answer<u64> {
         let query = self.query(&outbox_sql::delete()).bind(outbox.number).bind(token);
         let rows = self.ask_long(named(query, published.iter().copied())).await?;
-        Ok(rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>(0))?.unsigned_abs())
+        let (deleted,): (i64,) = rows::one(&rows)?;
+        Ok(deleted.unsigned_abs())
     }
 
     async fn record_failures(&self, outbox: OutboxId, token: Uuid, failures: &[PublishFailure]) -> Answer<()> {
@@ -159,25 +156,23 @@ impl OutboxRows for Postgres {
         let mut stats = OutboxStats::default();
         let query = self.query(outbox_sql::STATS).bind(outbox.number).bind(bounded(limit));
         let rows = if limit == 0 { self.ask(query).await? } else { self.ask_long(query).await? };
-        if let Some(row) = rows.first() {
-            stats.dead = row.try_get::<i64, _>(0)?.unsigned_abs();
-            stats.relay_seen = row.try_get::<Option<i64>, _>(1)?.map(duration);
-        }
+        let (dead, seen): (i64, Option<i64>) = rows::one(&rows)?;
+        (stats.dead, stats.relay_seen) = (dead.unsigned_abs(), seen.map(duration));
         if limit == 0 {
             return Ok(stats);
         }
         let highest = self.ask(self.query(outbox_sql::HIGHEST).bind(self.0.facts.table("outbox_messages"))).await?;
-        let highest = highest.first().map_or(Ok(None), |row| row.try_get::<Option<i64>, _>(0))?.unwrap_or(0);
+        let (highest,): (Option<i64>,) = rows::one(&highest)?;
+        let highest = highest.unwrap_or(0);
         let (mut from, mut range) = (0, COUNTED);
         while stats.waiting < limit {
             let to = if from + range < highest { from + range } else { i64::MAX };
             let query = self.query(outbox_sql::WAITING).bind(outbox.number).bind(from).bind(to);
             let began = Instant::now();
             let rows = self.ask_long(query.bind(bounded(limit - stats.waiting))).await?;
-            if let Some(row) = rows.first() {
-                stats.waiting += row.try_get::<i64, _>(0)?.unsigned_abs();
-                stats.oldest = stats.oldest.or(row.try_get::<Option<i64>, _>(1)?.map(duration));
-            }
+            let (waiting, oldest): (i64, Option<i64>) = rows::one(&rows)?;
+            stats.waiting += waiting.unsigned_abs();
+            stats.oldest = stats.oldest.or(oldest.map(duration));
             if to == i64::MAX {
                 break;
             }
@@ -219,7 +214,7 @@ impl OutboxRows for Postgres {
 impl Postgres {
     async fn draw_mark(&self, table: &str) -> Answer<OutboxMark> {
         let rows = self.ask(self.query(&outbox_sql::mark()).bind(table)).await?;
-        let Some(row) = rows.first() else { return Err(StoreError::Unavailable("a mark had no answer".into())) };
-        Ok(OutboxMark { highest: row.try_get(0)?, number: row.try_get(1)? })
+        let (highest, number): (i64, i64) = rows::one(&rows)?;
+        Ok(OutboxMark { number, highest })
     }
 }

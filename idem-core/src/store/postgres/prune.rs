@@ -11,7 +11,7 @@ use super::Postgres;
 use super::connection::Connection;
 use super::limits::OWN;
 use super::prune_sql::{self, PLANNER};
-use super::txn::not_answered;
+use super::rows;
 
 /// How many blocks one transaction walks. With nothing but old claims, it deletes about 6,000 of them: few enough to be
 /// quick, enough to make the cost of a commit negligible.
@@ -60,26 +60,24 @@ impl Postgres {
         let begin = connection.begin(PATIENCE);
         connection.text(format!("{begin}; {PLANNER}")).await?;
         let rows = connection.bound(OWN, self.query(prune_sql::PLACE).bind(&self.0.schema)).await?;
-        let row = rows.first().ok_or_else(not_answered)?;
-        let (is_free, retention): (bool, Option<f64>) = (row.try_get(0)?, row.try_get(4)?);
+        let (is_free, blocks, block, behind, retention, now): (bool, i64, i64, f64, Option<f64>, f64) =
+            rows::one(&rows)?;
         let Some(retention) = retention.filter(|_| is_free) else {
             connection.text("ROLLBACK").await?;
             return Ok(is_free.then(Step::default));
         };
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
-        let (blocks, block): (i64, i64) = (row.try_get(1)?, row.try_get(2)?);
-        let (behind, now) = (seconds(row.try_get(3)?), seconds(row.try_get(5)?));
         // The table may have become smaller since the last step (VACUUM, TRUNCATE).
         let from = if block < blocks { block } else { 0 };
         let to = (from + STEP).min(blocks);
-        let ahead = self.0.clock.ahead(asked, now).as_secs_f64();
+        let ahead = self.0.clock.ahead(asked, seconds(now)).as_secs_f64();
         let find = self.query(prune_sql::FIND).bind(from).bind(to).bind(ahead);
         let rows = connection.bound(PATIENCE, find).await?;
         let old = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
         let mut deleted = 0_i64;
         if !old.is_empty() {
             let rows = connection.bound(PATIENCE, self.query(prune_sql::DELETE).bind(&old)).await?;
-            deleted = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+            (deleted,) = rows::one::<(i64,)>(&rows)?;
         }
         let next = if to < blocks { to } else { 0 };
         let (size, step, walked) = (blocks.unsigned_abs(), STEP.unsigned_abs(), (to - from).unsigned_abs());
@@ -87,6 +85,6 @@ impl Postgres {
         let caught_up = walk.worth(walked).as_secs_f64();
         connection.bound(OWN, self.query(prune_sql::MOVE).bind(next).bind(caught_up)).await?;
         connection.text("COMMIT").await?;
-        Ok(Some(Step { share: walk.share(behind), blocks: walked, deleted: deleted.unsigned_abs() }))
+        Ok(Some(Step { share: walk.share(seconds(behind)), blocks: walked, deleted: deleted.unsigned_abs() }))
     }
 }

@@ -17,7 +17,7 @@ use super::answer::{self, About, Failure};
 use super::guard::check;
 use super::limits::OWN;
 use super::quote::bytes;
-use super::rows::{columns, duration, fingerprints, time};
+use super::rows::{self, columns, duration, fingerprints, time};
 use super::state::RESET;
 use super::txn::not_answered;
 use super::{Postgres, Txn, begin, claims_sql, commit, rollback};
@@ -235,7 +235,8 @@ impl Txn {
         let text = format!("SELECT pg_catalog.pg_current_xact_id()::text; SET LOCAL lock_timeout = '{lock_timeout}'");
         self.fresh = false;
         let rows = self.connection.text(text).await.map_err(|failure| failure.fault(About::Messages))?;
-        self.guard(rows.first().ok_or_else(not_answered)?.try_get(0)?, None);
+        let (xid,): (String,) = rows::one(&rows)?;
+        self.guard(xid, None);
         Ok(())
     }
 
