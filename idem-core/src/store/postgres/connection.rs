@@ -8,12 +8,13 @@ use futures_util::TryStreamExt;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection as _, Either, Execute, Executor, PgConnection, Postgres as Pg};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::answer::Failure;
 use super::begin::{self, Isolation, Kind};
 use super::limits::{OWN, Use};
-use super::pool::{Shared, Slot};
+use super::pool::Pool;
 use super::ready::Ready;
 use super::session::Session;
 
@@ -26,10 +27,10 @@ pub(super) struct Connection {
     sound: bool,
     /// One of idem's own statements failed, for a reason that may lie in the session.
     spoilt: bool,
-    shared: Arc<Shared>,
+    pool: Arc<Pool>,
     /// That of one beyond the number of connections is missing, and it is closed after its use.
     // Declared after the connection, so that the socket is closed before the next connection may be opened.
-    slot: Option<Slot>,
+    slot: Option<OwnedSemaphorePermit>,
 }
 
 /// Why a connection is closed whose answers cannot be told from those to a handler.
@@ -44,8 +45,8 @@ pub(super) struct Answer {
 }
 
 impl Connection {
-    pub(super) fn new(ready: Ready, of: Use, shared: Arc<Shared>, slot: Option<Slot>) -> Self {
-        Self { ready, of, sound: true, spoilt: false, shared, slot }
+    pub(super) fn new(ready: Ready, of: Use, pool: Arc<Pool>, slot: Option<OwnedSemaphorePermit>) -> Self {
+        Self { ready, of, sound: true, spoilt: false, pool, slot }
     }
 
     /// Sends one query, or several in one string, and waits for the answer for at most `limit`.
@@ -92,13 +93,13 @@ impl Connection {
             Err(late) => Some(Failure::Lost(late.into())),
         };
         match &failure {
-            Some(Failure::Lost(_)) => self.shared.empty(),
+            Some(Failure::Lost(_)) => self.pool.empty(),
             Some(refused) => {
                 self.sound = true;
                 self.spoilt |= !refused.is_ordinary();
                 // A handler has removed prepared statements of idem; the other sessions have them.
                 if refused.is_outdated() && refused.code() != Some("26000") {
-                    self.shared.empty();
+                    self.pool.empty();
                 }
             }
             None => self.sound = true,
@@ -154,7 +155,7 @@ impl Connection {
         };
         match answer {
             Err(Failure::Lost(error)) => {
-                self.shared.empty();
+                self.pool.empty();
                 Err(Failure::Lost(error))
             }
             _ => {
@@ -172,7 +173,7 @@ impl Connection {
             && self.counts_transaction()
             && let Some(slot) = self.slot
         {
-            self.shared.put_back(self.of, self.ready, slot);
+            self.pool.put_back(self.of, self.ready, slot);
         }
     }
 
@@ -180,7 +181,7 @@ impl Connection {
     /// closed.
     pub(super) fn was_lent_before(&self) -> bool {
         if self.ready.used {
-            self.shared.empty();
+            self.pool.empty();
         }
         self.ready.used
     }
@@ -208,7 +209,7 @@ impl Connection {
 
     /// Returns the kind of connections of its store.
     pub(super) fn kind(&self) -> Kind {
-        self.shared.opener.kind
+        self.pool.opener.kind
     }
 
     /// Returns whether each transaction may run in a different session.
@@ -218,11 +219,11 @@ impl Connection {
 
     /// Returns whether the settings of a handler are undone before the next one of its batch.
     pub(super) fn resets(&self) -> bool {
-        self.shared.resets.load(Relaxed)
+        self.pool.resets.load(Relaxed)
     }
 
     /// Undoes the settings of a handler before the next one of its batch, in each connection of the store.
     pub(super) fn reset_between_messages(&self) {
-        self.shared.resets.store(true, Relaxed);
+        self.pool.resets.store(true, Relaxed);
     }
 }

@@ -13,6 +13,7 @@ use crate::store::sql::Names;
 use crate::store::{HandlerId, OutboxId, StoreError, StoreFacts};
 
 use super::answer::About;
+use super::limits::Use;
 use super::pool::Pool;
 
 /// The PostgreSQL store. Clones share their connections.
@@ -33,7 +34,7 @@ use super::pool::Pool;
 pub struct Postgres(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    pub(super) pool: Pool,
+    pub(super) pool: Arc<Pool>,
     pub(super) facts: StoreFacts,
     pub(super) schema: String,
     /// The name of the schema as an identifier.
@@ -66,10 +67,8 @@ impl Postgres {
 
     /// Runs one statement in autocommit that may take long.
     pub(super) async fn ask_long(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
-        let mut connection = self.0.pool.long().await?;
-        let answer = connection.autocommit(query).await;
-        connection.put_back();
-        Ok(answer?)
+        let _long = self.0.pool.long().await?;
+        self.ask(query).await
     }
 
     pub(super) async fn ask_about(
@@ -86,7 +85,7 @@ impl Postgres {
         about: About,
         query: Query<'_, Pg, PgArguments>,
     ) -> Result<(Vec<PgRow>, Instant), StoreError> {
-        let mut connection = self.0.pool.own().await?;
+        let mut connection = self.0.pool.connection(Use::Own).await?;
         let since = Instant::now();
         let answer = connection.autocommit(query).await;
         connection.put_back();

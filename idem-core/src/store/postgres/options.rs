@@ -11,6 +11,7 @@ use crate::{BoxError, Error};
 
 use super::begin::{Isolation, Kind};
 use super::handle::{Inner, Postgres};
+use super::limits::Use;
 use super::login::{self, Callback, Login};
 use super::pool::Pool;
 use super::quote::quoted;
@@ -252,8 +253,8 @@ impl PostgresOptions {
         let [claim, writes] = [claims_sql::prepare(), format!("{}; {}", outbox_sql::prepare(), local_sql::prepare())]
             .map(|text| text.replace("{schema}", &quoted));
         let opener = Opener::new(login, kind, claim, writes);
-        let pool = Pool::new(opener, self.connections, self.resets);
-        let mut connection = pool.own().await.map_err(|lost| {
+        let pool = Arc::new(Pool::new(opener, self.connections, self.resets));
+        let mut connection = pool.connection(Use::Own).await.map_err(|lost| {
             let error = lost.into_error();
             // The errors of pgbouncer and RDS Proxy about a startup parameter.
             let text = error.to_string();

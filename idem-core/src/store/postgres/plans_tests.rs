@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::store::Consumers;
 
 use super::connection::Connection;
+use super::limits::Use;
 use super::{Postgres, calls_sql, claims_sql, consumers_sql, inbox_sql, prune_sql};
 
 /// Half of each million belongs to another consumer, which no worker serves at the moment.
@@ -39,7 +40,7 @@ impl World {
         };
         let schema = format!("idem_test_{}", Uuid::new_v4().simple());
         let store = Postgres::options(&url).schema(&schema).connect().await.unwrap();
-        let connection = store.0.pool.own().await.unwrap();
+        let connection = store.0.pool.connection(Use::Own).await.unwrap();
         let mut world = Self { store, connection };
         world.run("SET statement_timeout = 0").await;
         // sqlx prepares its statements, and after some uses PostgreSQL plans them without looking at the values.

@@ -9,7 +9,7 @@ use crate::store::{Pruned, StoreError};
 
 use super::Postgres;
 use super::connection::Connection;
-use super::limits::OWN;
+use super::limits::{OWN, Use};
 use super::prune_sql::{self, PLANNER};
 use super::rows;
 
@@ -39,9 +39,11 @@ impl Postgres {
         loop {
             let begun = Instant::now();
             // Given back between steps: where the store has few connections, the extension of leases waits for it.
-            let mut connection = self.0.pool.long().await?;
+            let long = self.0.pool.long().await?;
+            let mut connection = self.0.pool.connection(Use::Own).await?;
             let step = self.prune_step(&mut connection).await?;
             connection.put_back();
+            drop(long);
             let Some(step) = step else { return Ok(Pruned { claims, elsewhere: claims == 0 }) };
             claims += step.deleted;
             let rest = left.unwrap_or(step.share).saturating_sub(step.blocks);

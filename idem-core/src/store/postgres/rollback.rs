@@ -10,6 +10,7 @@ use crate::store::{Fate, RollbackResult, StoreError, Ticket};
 
 use super::answer::Failure;
 use super::connection::{Answer, Connection};
+use super::limits::Use;
 use super::quote::literal;
 use super::txn::{Txn, not_answered};
 use super::{Postgres, claims_sql};
@@ -85,7 +86,7 @@ impl Postgres {
     /// Returns the fate of a transaction of another connection. One that still runs holds the claim until the server notices
     /// that its client is gone, within a second. One that its handler has prepared is rolled back.
     pub(super) async fn fate_of(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
-        let mut connection = self.0.pool.own().await?;
+        let mut connection = self.0.pool.connection(Use::Own).await?;
         let asked = sqlx::query(STATUS).bind(&ticket.number);
         let rows = match connection.autocommit(asked).await {
             Ok(rows) => rows,

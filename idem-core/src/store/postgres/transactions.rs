@@ -15,7 +15,7 @@ use crate::store::{
 
 use super::answer::{self, About, Failure};
 use super::guard::check;
-use super::limits::OWN;
+use super::limits::{OWN, Use};
 use super::quote::bytes;
 use super::rows::{self, columns, duration, fingerprints, time};
 use super::state::RESET;
@@ -45,7 +45,7 @@ impl Transactions for Postgres {
     }
 
     async fn begin(&self, handler_timeout: Duration) -> Answer<Txn> {
-        let mut connection = self.0.pool.lent().await?;
+        let mut connection = self.0.pool.connection(Use::Lent).await?;
         // On any failure the connection is dropped: a transaction may be open in it.
         connection.text(connection.begin(handler_timeout)).await?;
         Ok(Txn::of(connection, handler_timeout))
@@ -54,7 +54,7 @@ impl Transactions for Postgres {
     /// Runs BEGIN, the settings of the transaction and the claim in one round trip, or in two if another transaction has
     /// inserted the same key meanwhile.
     async fn begin_first(&self, handler_timeout: Duration, claim: Option<&Identity>) -> Answer<(Txn, Claimed)> {
-        let mut connection = self.0.pool.lent().await?;
+        let mut connection = self.0.pool.connection(Use::Lent).await?;
         let Some(identity) = claim else {
             let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
             let begun = connection.text(text).await?;
