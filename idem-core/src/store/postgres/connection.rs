@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
+use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Connection as _, Either, Execute, Executor, PgConnection, Postgres as Pg};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::answer::Failure;
 use super::begin::{self, Isolation, Kind};
+use super::handle::Statement;
 use super::limits::{OWN, Use};
 use super::pool::Pool;
 use super::ready::Ready;
@@ -108,11 +108,7 @@ impl Connection {
     }
 
     /// Runs one statement with bound values. In a pooler's session it is unnamed.
-    pub(super) async fn bound(
-        &mut self,
-        limit: Duration,
-        query: Query<'_, Pg, PgArguments>,
-    ) -> Result<Vec<PgRow>, Failure> {
+    pub(super) async fn bound(&mut self, limit: Duration, query: Statement<'_>) -> Result<Vec<PgRow>, Failure> {
         let own = !self.is_pooled();
         self.ask(limit, query.persistent(own)).await
     }
@@ -127,7 +123,7 @@ impl Connection {
     }
 
     /// Runs one statement in autocommit, on a connection for idem's own statements.
-    pub(super) async fn autocommit(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Failure> {
+    pub(super) async fn autocommit(&mut self, query: Statement<'_>) -> Result<Vec<PgRow>, Failure> {
         if !self.is_pooled() {
             return self.bound(OWN, query).await;
         }

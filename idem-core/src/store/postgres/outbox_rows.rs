@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
-use sqlx::{Postgres as Pg, Row as _};
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::outbox::{StagedMessage, envelope};
@@ -15,6 +14,7 @@ use crate::store::{
 };
 use crate::{Error, Key};
 
+use super::handle::Statement;
 use super::rows::{self, duration, secs, time};
 use super::writes::Staged;
 use super::{Postgres, Txn, outbox_sql};
@@ -29,10 +29,7 @@ fn bounded(number: u64) -> i64 {
 }
 
 /// Binds the ids and message ids of rows.
-fn named<'q>(
-    query: Query<'q, Pg, PgArguments>,
-    rows: impl Iterator<Item = RowRef> + Clone,
-) -> Query<'q, Pg, PgArguments> {
+fn named<'q>(query: Statement<'q>, rows: impl Iterator<Item = RowRef> + Clone) -> Statement<'q> {
     let query = query.bind(rows.clone().map(|row| row.id).collect::<Vec<_>>());
     query.bind(rows.map(|row| row.message_id).collect::<Vec<_>>())
 }

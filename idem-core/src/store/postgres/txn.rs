@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
-use sqlx::{PgConnection, Postgres as Pg, Row};
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
 
 use crate::Key;
-use crate::store::{HandlerId, Identity, StoreError, Ticket};
+use crate::store::{Answer, HandlerId, Identity, StoreError, Ticket};
 
 use super::answer::About;
 use super::begin;
 use super::connection::Connection;
+use super::handle::Statement;
 use super::limits::OWN;
 use super::state::CLEAN;
 use super::writes::Writes;
@@ -71,25 +71,18 @@ impl Txn {
     }
 
     /// Runs one of idem's own statements, for the messages of this transaction.
-    pub(super) async fn ask(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
+    pub(super) async fn ask(&mut self, query: Statement<'_>) -> Answer<Vec<PgRow>> {
         self.ask_about(About::Messages, query).await
     }
 
-    pub(super) async fn ask_about(
-        &mut self,
-        about: About,
-        query: Query<'_, Pg, PgArguments>,
-    ) -> Result<Vec<PgRow>, StoreError> {
+    pub(super) async fn ask_about(&mut self, about: About, query: Statement<'_>) -> Answer<Vec<PgRow>> {
         self.fresh = false;
         self.connection.bound(OWN, query).await.map_err(|failure| failure.fault(about))
     }
 
     /// Runs a statement that fails if another transaction has inserted the same key meanwhile. Returns `None` in that
     /// case, in a new transaction.
-    pub(super) async fn ask_alone(
-        &mut self,
-        query: Query<'_, Pg, PgArguments>,
-    ) -> Result<Option<Vec<PgRow>>, StoreError> {
+    pub(super) async fn ask_alone(&mut self, query: Statement<'_>) -> Answer<Option<Vec<PgRow>>> {
         self.fresh = false;
         match self.connection.bound(OWN, query).await {
             Ok(rows) => Ok(Some(rows)),

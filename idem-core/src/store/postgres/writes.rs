@@ -2,13 +2,13 @@
 
 use std::iter;
 
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
-use sqlx::{Postgres as Pg, Row as _};
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
 
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{self, LOCAL_CONFLICT, LocalMessage, OutboxId, Unscheduled};
 
+use super::handle::Statement;
 use super::local_sql::{CONFLICTS, DUPLICATES};
 use super::quote::bytes;
 use super::rows::each;
@@ -101,7 +101,7 @@ impl Staged {
     }
 
     /// Binds the values of all messages to the statement of an application.
-    pub(super) fn bind<'q>(&self, query: Query<'q, Pg, PgArguments>) -> Query<'q, Pg, PgArguments> {
+    pub(super) fn bind<'q>(&self, query: Statement<'q>) -> Statement<'q> {
         let messages = &self.messages;
         let query = query.bind(self.outbox.number).bind(each(messages, |message| message.id()));
         let query = query.bind(each(messages, |message| message.to().as_bytes().to_vec()));
