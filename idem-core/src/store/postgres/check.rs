@@ -44,7 +44,7 @@ pub(super) async fn server(
                 .to_owned(),
         ));
     }
-    if let Some(why) = impossible(connection.session().version, is_standby, encoding) {
+    if let Some(why) = impossible(connection.ready.session.version, is_standby, encoding) {
         return Err(Error::Config(why));
     }
     // Its policies may read a setting (a tenant), which a handler of a batch must not inherit from the one before it.
@@ -52,7 +52,7 @@ pub(super) async fn server(
         protect_tenants(connection);
     }
     clock.ahead(begun, Duration::try_from_secs_f64(now).unwrap_or_default());
-    let unsafe_ones = unsafe_ones(fsync, full_page_writes, &connection.session().synchronous_commit);
+    let unsafe_ones = unsafe_ones(fsync, full_page_writes, &connection.ready.session.synchronous_commit);
     unsafe_ones.into_iter().try_for_each(|why| reject_or_warn(why, allow_unsafe)).map(|()| clock)
 }
 

@@ -13,7 +13,7 @@ use super::writes::unscheduled;
 
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
-    if !txn.connection.is_usable() {
+    if !txn.connection.sound {
         return CommitResult::NotSent(not_answered(), txn.ticket().map(Box::new));
     }
     // Reads what the handler left unread, and so finds out whether the server has closed the connection meanwhile.
@@ -25,7 +25,7 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
         return undo(txn, 0, CommitResult::Refused(UNBEGUN.into())).await;
     }
     let writes = std::mem::take(&mut txn.writes);
-    let inserts = writes.statements(store, txn.connection.session().writes, txn.lock_wait, txn.batch);
+    let inserts = writes.statements(store, txn.connection.ready.session.writes, txn.lock_wait, txn.batch);
     let (text, needed) = question(&txn, &inserts);
     let Answer { finished, rows, failure } = txn.connection.run(text).await;
     let failure = match failure {
@@ -67,8 +67,8 @@ fn question(txn: &Txn, inserts: &[String]) -> (String, usize) {
 
 /// Returns the guard.
 fn guard(txn: &Txn) -> String {
-    let durable = txn.connection.kind().durable.then(|| txn.connection.session().synchronous_commit());
-    let same = (txn.shared && !txn.connection.resets()).then(|| &*txn.connection.session().state.same);
+    let durable = txn.connection.kind().durable.then(|| txn.connection.ready.session.synchronous_commit());
+    let same = (txn.shared && !txn.connection.resets()).then(|| &*txn.connection.ready.session.state.same);
     match &txn.xid {
         // The transaction id comes from the server and consists of digits.
         Some(xid) if txn.connection.is_pooled() => check(&format!("'{xid}'::pg_catalog.xid8"), same, durable),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, Connection as _, Either, Execute, Executor, PgConnection, Postgres as Pg};
+use sqlx::{AssertSqlSafe, Connection as _, Either, Execute, Executor, Postgres as Pg};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
@@ -16,15 +16,14 @@ use super::handle::Statement;
 use super::limits::{OWN, Use};
 use super::pool::Pool;
 use super::ready::Ready;
-use super::session::Session;
 
 /// A connection in use. Dropping it closes the socket, which makes the server roll back: cancelled futures, panics and
 /// timeouts need no other handling. A connection whose state is certain is put back.
 pub(super) struct Connection {
-    ready: Ready,
+    pub(super) ready: Ready,
     of: Use,
     /// Whether every statement so far was answered.
-    sound: bool,
+    pub(super) sound: bool,
     /// One of idem's own statements failed, for a reason that may lie in the session.
     spoilt: bool,
     pool: Arc<Pool>,
@@ -119,7 +118,7 @@ impl Connection {
             Use::Lent => self.kind().isolation,
             Use::Own => Isolation::ReadCommitted,
         };
-        begin::text(isolation, self.session(), self.kind(), handler_timeout)
+        begin::text(isolation, &self.ready.session, self.kind(), handler_timeout)
     }
 
     /// Runs one statement in autocommit, on a connection for idem's own statements.
@@ -182,25 +181,10 @@ impl Connection {
         self.ready.used
     }
 
-    /// Returns whether every statement so far was answered.
-    pub(super) fn is_usable(&self) -> bool {
-        self.sound
-    }
-
     /// Returns whether sqlx still counts the transaction that was forgotten in [`ready`](super::ready). A nested one that fails
     /// to begin, or whose `begin()` is dropped, makes it count down, and queue a ROLLBACK of everything.
     pub(super) fn counts_transaction(&self) -> bool {
         self.ready.conn.is_in_transaction()
-    }
-
-    /// Returns the session as it was before idem changed it.
-    pub(super) fn session(&self) -> &Session {
-        &self.ready.session
-    }
-
-    /// Returns the connection, for a handler.
-    pub(super) fn raw(&mut self) -> &mut PgConnection {
-        &mut self.ready.conn
     }
 
     /// Returns the kind of connections of its store.

@@ -263,14 +263,14 @@ impl PostgresOptions {
                 false => failed("cannot connect to", error),
             }
         })?;
-        if kind.pooled && !connection.session().read_only {
+        if kind.pooled && !connection.ready.session.read_only {
             tracing::warn!(
                 "sessions of this role are not read-only, because default_transaction_read_only is off: run ALTER ROLE \
                  .. SET default_transaction_read_only = on. Otherwise a handler that ends its transaction can write \
                  outside of it"
             );
         }
-        let default = connection.session().isolation;
+        let default = connection.ready.session.isolation;
         if default > kind.isolation {
             tracing::warn!(
                 "the database's default_transaction_isolation is stricter than that of the handlers: give the store \
@@ -279,7 +279,7 @@ impl PostgresOptions {
                 kind.isolation
             );
         }
-        let role = connection.session().role.clone();
+        let role = connection.ready.session.role.clone();
         let clock = check::server(&mut connection, !kind.durable, &failed).await?;
         migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
         tables::check(&mut connection, &self.schema, !kind.durable, &failed).await?;

@@ -57,7 +57,7 @@ async fn fate(mut txn: Txn) -> Result<RollbackResult, BoxError> {
 
 /// Rolls back. An answer to ROLLBACK shows that the connection is alive.
 pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError> {
-    if !txn.connection.is_usable() {
+    if !txn.connection.sound {
         return Err(not_answered());
     }
     txn.connection.flush().await?;

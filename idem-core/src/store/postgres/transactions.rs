@@ -56,7 +56,7 @@ impl Transactions for Postgres {
     async fn begin_first(&self, handler_timeout: Duration, claim: Option<&Identity>) -> Answer<(Txn, Claimed)> {
         let mut connection = self.0.pool.connection(Use::Lent).await?;
         let Some(identity) = claim else {
-            let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
+            let text = begin::guarded(&connection.ready.session, connection.kind(), handler_timeout);
             let begun = connection.text(text).await?;
             let mut txn = Txn::of(connection, handler_timeout);
             txn.guard(begun.last().ok_or_else(not_answered)?.try_get(0)?, None);
@@ -69,7 +69,7 @@ impl Transactions for Postgres {
             bytes(identity.key.as_bytes()),
             bytes(identity.fingerprint.as_bytes()),
             // The server's own number in milliseconds.
-            format!("'{}'", connection.session().lock_timeout),
+            format!("'{}'", connection.ready.session.lock_timeout),
         ];
         let claim = match connection.is_pooled() {
             true => self.text_with(&claims_sql::claim_one(), &values),
@@ -174,19 +174,19 @@ impl Transactions for Postgres {
             return Ok(TxnState::Ended);
         }
         let resets = txn.connection.resets();
-        if !txn.connection.is_pooled() && txn.connection.session().read_only && !resets {
+        if !txn.connection.is_pooled() && txn.connection.ready.session.read_only && !resets {
             return Ok(TxnState::Unknown);
         }
         let Some(xid) = &txn.xid else { return Ok(TxnState::Unknown) };
         let mut text = check(&format!("'{xid}'::pg_catalog.xid8"), None, None);
         if resets {
             // RESET ALL removes the limits of this transaction as well.
-            let session = txn.connection.session();
+            let session = &txn.connection.ready.session;
             let lasting = if txn.connection.is_pooled() { &*session.state.lasting } else { "" };
             let limits = begin::limits(session, txn.connection.kind(), txn.handler_timeout, &session.lock_timeout);
             text += &format!("; {RESET};{lasting} {limits}");
         }
-        if !txn.connection.is_usable() {
+        if !txn.connection.sound {
             return Err(not_answered());
         }
         txn.connection.flush().await?;

@@ -54,7 +54,7 @@ pub(super) fn not_answered() -> StoreError {
 impl Txn {
     /// Wraps a connection in which a transaction has begun.
     pub(super) fn of(connection: Connection, handler_timeout: Duration) -> Self {
-        let lock_wait = begin::lock_wait(connection.session(), handler_timeout);
+        let lock_wait = begin::lock_wait(&connection.ready.session, handler_timeout);
         Self {
             connection,
             xid: None,
@@ -97,7 +97,7 @@ impl Txn {
 
     /// Returns the session's own lock timeout, which is restored for the handler.
     pub(super) fn lock_timeout(&self) -> String {
-        self.connection.session().lock_timeout.clone()
+        self.connection.ready.session.lock_timeout.clone()
     }
 
     /// Records the transaction id, which the guard compares, and one of the claims that the transaction made or dated, if
@@ -116,7 +116,7 @@ impl Txn {
     pub(super) fn connection(&mut self) -> &mut PgConnection {
         self.fresh = false;
         self.lent = true;
-        self.connection.raw()
+        &mut self.connection.ready.conn
     }
 
     /// Returns the statements that follow the end of the transaction in the same string, so that session state of a
