@@ -1,6 +1,5 @@
 //! The columns that idem's tables must have. A store checks them at its start instead of failing at each statement.
 
-#[cfg(feature = "sqlite")]
 use std::collections::HashMap;
 
 use crate::Error;
@@ -27,7 +26,7 @@ pub(crate) const TABLES: [Table; 9] = [
 
 /// Returns an error if a table or column is missing. `found` has the columns of each table; `place` is the name of the
 /// schema or file, and `cure` tells how to create a missing part.
-#[cfg(feature = "sqlite")]
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 pub(crate) fn check(
     place: &str,
     cure: &str,
