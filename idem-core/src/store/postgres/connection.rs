@@ -144,20 +144,16 @@ impl Connection {
     /// error of that would look like an answer to the next statement.
     pub(super) async fn flush(&mut self) -> Result<(), Failure> {
         self.sound = false;
-        let answer = match timeout(OWN, self.ready.conn.flush()).await {
-            Ok(answer) => answer.map_err(Failure::from),
-            Err(late) => Err(Failure::Lost(late.into())),
+        let error = match timeout(OWN, self.ready.conn.flush()).await {
+            Ok(answer) => answer.err().map(Failure::from),
+            Err(late) => Some(Failure::Lost(late.into())),
         };
-        match answer {
-            Err(Failure::Lost(error)) => {
-                self.pool.empty();
-                Err(Failure::Lost(error))
-            }
-            _ => {
-                self.sound = true;
-                Ok(())
-            }
+        if let Some(lost @ Failure::Lost(_)) = error {
+            self.pool.empty();
+            return Err(lost);
         }
+        self.sound = true;
+        Ok(())
     }
 
     /// Makes the connection idle, unless its state is in doubt.

@@ -8,7 +8,7 @@
 //! | `pool`, `connection` | the two pools of connections, and a connection in use |
 //! | `ready`, `login`, `session`, `limits` | opening connections, logins, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
-//! | `transactions`, `claims_sql`, `txn`, `begin`, `guard`, `commit`, `rollback` | transactions: begin, claim, guard and commit, roll back, and how one ended |
+//! | `transactions`, `claims_sql`, `txn`, `begin`, `commit`, `rollback` | transactions: begin, claim, guard and commit, roll back, and how one ended |
 //! | `state` | removing a handler's state from a session; what it is set to in each transaction behind a pooler |
 //! | `inbox_rows`, `inbox_sql`, `calls_sql`, `rows` | inbox rows, also in their call phase |
 //! | `outbox_rows`, `outbox_sql` | the outbox, for handlers, relays and operators |
@@ -28,7 +28,6 @@ mod commit;
 mod connection;
 mod consumers;
 mod consumers_sql;
-mod guard;
 mod handle;
 mod inbox_rows;
 mod inbox_sql;

@@ -135,7 +135,7 @@ impl Session {
             // Each transaction sets its own limits.
             Use::Lent => format!(
                 "{}; {}; {statements}",
-                super::guard::guards(&self.state.same, durable.then(|| self.synchronous_commit())),
+                super::commit::guards(&self.state.same, durable.then(|| self.synchronous_commit())),
                 super::state::PREPARE
             ),
             Use::Own => self.own(durable),

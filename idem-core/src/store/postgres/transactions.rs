@@ -14,7 +14,7 @@ use crate::store::{
 };
 
 use super::answer::{self, About, Failure};
-use super::guard::check;
+use super::commit::check;
 use super::limits::{OWN, Use};
 use super::quote::bytes;
 use super::rows::{self, columns, duration, fingerprints, time};
