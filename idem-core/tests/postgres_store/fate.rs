@@ -61,7 +61,8 @@ async fn a_statement_that_goes_on_without_its_client_is_ended() {
         () = begun => {}
     }
     drop(txn);
-    assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::Running);
+    // The server looks once a second whether its client is there.
+    assert!(matches!(world.store.fate(&ticket).await.unwrap(), Fate::Running | Fate::RolledBack));
     gone(&mut world.other, pid).await;
     assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::RolledBack);
     world.process("a").await;
