@@ -168,9 +168,10 @@ impl Connection {
         }
     }
 
-    /// Called if its session is outdated. Returns whether it was in use before: then the idle ones, which may be as old, are
-    /// closed.
-    pub(super) fn was_lent_before(&self) -> bool {
+    /// Called if its session is outdated: it is closed after its use. Returns whether it was in use before: then the idle ones, which
+    /// may be as old, are closed too.
+    pub(super) fn is_outdated(&mut self) -> bool {
+        self.spoilt = true;
         if self.ready.used {
             self.pool.empty();
         }

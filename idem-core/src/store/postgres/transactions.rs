@@ -202,11 +202,11 @@ impl Transactions for Postgres {
     }
 
     fn classify_error(&self, txn: Option<&mut Txn>, error: &(dyn std::error::Error + 'static)) -> ErrorClass {
-        if let Some(txn) = txn.filter(|_| answer::is_outdated(error)) {
-            txn.outdated = true;
-            if txn.connection.was_lent_before() {
-                return ErrorClass::Outdated;
-            }
+        // What sqlx knows of the session may be outdated as well.
+        if let Some(txn) = txn.filter(|_| answer::is_outdated(error))
+            && txn.connection.is_outdated()
+        {
+            return ErrorClass::Outdated;
         }
         answer::race(error)
     }

@@ -35,8 +35,6 @@ pub struct Txn {
     lent: bool,
     // Whether several handlers share it.
     pub(super) shared: bool,
-    // Whether a handler has failed because the session, or what sqlx knows of it, is outdated.
-    pub(super) outdated: bool,
     // The messages that COMMIT writes.
     pub(super) writes: Writes,
 }
@@ -65,7 +63,6 @@ impl Txn {
             fresh: true,
             lent: false,
             shared: false,
-            outdated: false,
             writes: Writes::default(),
         }
     }
@@ -129,11 +126,10 @@ impl Txn {
         self.lent && !self.connection.is_pooled()
     }
 
-    /// Makes the connection idle, after the answer to its [`cleaning`](Self::cleaning). An outdated session is closed, and
-    /// so is one that is not clean.
+    /// Makes the connection idle, after the answer to its [`cleaning`](Self::cleaning). A session that is not clean is closed.
     pub(super) fn put_back(self, answer: &[PgRow]) {
         let clean = !self.is_cleaned() || answer.last().and_then(|row| row.try_get(0).ok()) == Some(true);
-        if clean && !self.outdated {
+        if clean {
             self.connection.put_back();
         }
     }
