@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::stage::{ABUSES, Stage, committed, settled};
 use super::world::World;
 
-/// The payload of a message with this text. Some are too large to travel with COMMIT.
+/// The payload of a message with this text. Some are large.
 type Form = fn(&str) -> String;
 
 const FORMS: [(&str, Form); 2] = [("small", |text| text.to_owned()), ("large", |text| format!("{text:20000}"))];

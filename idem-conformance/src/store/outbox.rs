@@ -19,7 +19,7 @@ fn message(text: &str) -> StagedMessage {
     StagedMessage::new(Uuid::new_v4(), Outgoing::new("orders", text.to_owned()))
 }
 
-/// A message that is too large to travel with COMMIT.
+/// A message that is large.
 fn large(text: &str) -> StagedMessage {
     message(&format!("{text}{}", " ".repeat(20_000)))
 }

@@ -60,7 +60,7 @@ impl World for PostgresWorld {
         check_constraints: Some("SET CONSTRAINTS ALL IMMEDIATE"),
         prepares: Some("SELECT current_setting('max_prepared_transactions')::bigint"),
         long: "SELECT pg_sleep(30)",
-        stuck: "SET LOCAL statement_timeout = 0; SET LOCAL client_connection_check_interval = 0; SELECT pg_sleep(60)",
+        stuck: "SET LOCAL statement_timeout = 0; SELECT pg_sleep(60)",
         lasts: "SELECT pg_sleep(2.5)",
     };
 

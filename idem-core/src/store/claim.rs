@@ -80,20 +80,13 @@ impl Claimed {
 }
 
 /// A committed claim.
+// Exhaustive: a store makes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct ExistingClaim {
     /// The fingerprint of the message that holds the key.
     pub fingerprint: Fingerprint,
     /// The time since it was processed; `None` while it has an inbox row.
     pub age: Option<Duration>,
-}
-
-impl ExistingClaim {
-    /// A claim with this fingerprint, and the time since it was processed.
-    pub fn new(fingerprint: Fingerprint, age: Option<Duration>) -> Self {
-        Self { fingerprint, age }
-    }
 }
 
 /// The result of a rollback.
@@ -212,8 +205,6 @@ pub struct Ticket {
     pub number: String,
     /// One of the claims that it has inserted or marked as processed, if the number may be reused.
     pub claim: Option<(HandlerId, Key)>,
-    /// The id of its session on the server, if the session stays the same for the transaction's whole life.
-    pub session: Option<i32>,
 }
 
 /// How a transaction ended.

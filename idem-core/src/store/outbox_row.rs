@@ -103,8 +103,8 @@ pub struct PublishFailure {
 }
 
 /// A dead letter of an outbox: a message that its relay has given up.
+// Exhaustive: a store makes it.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct DeadOutgoing {
     /// Its id, for [`StoreOutbox::replay`](crate::StoreOutbox::replay) and
     /// [`discard`](crate::StoreOutbox::discard).
@@ -119,14 +119,7 @@ pub struct DeadOutgoing {
     pub died_at: SystemTime,
 }
 
-impl DeadOutgoing {
-    /// Creates a dead letter, as a store reads it.
-    pub fn new(id: i64, message: StagedMessage, attempts: u32, error: String, died_at: SystemTime) -> Self {
-        Self { id, message, attempts, error, died_at }
-    }
-}
-
-/// The fill level of an outbox.
+/// The fill level of an outbox. A store outside this crate starts with `OutboxStats::default()`, which is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutboxStats {
@@ -138,13 +131,6 @@ pub struct OutboxStats {
     pub dead: u64,
     /// How long ago a relay of it has last shown that it runs: the active one, or one that waits for its broker. `None`: never.
     pub relay_seen: Option<Duration>,
-}
-
-impl OutboxStats {
-    /// Creates the stats of a store.
-    pub fn new(waiting: u64, oldest: Option<Duration>, dead: u64, relay_seen: Option<Duration>) -> Self {
-        Self { waiting, oldest, dead, relay_seen }
-    }
 }
 
 /// An outbox whose messages no relay has looked at for a while.

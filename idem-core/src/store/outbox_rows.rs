@@ -8,11 +8,9 @@ use crate::Error;
 use crate::outbox::StagedMessage;
 
 use super::{
-    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxStats, Page,
-    PublishFailure, RowRef, StoreError, Transactions, UnreadOutbox,
+    Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxStats,
+    Page, PublishFailure, RowRef, Transactions, UnreadOutbox,
 };
-
-type Answer<T> = Result<T, StoreError>;
 
 /// The messages of an outbox.
 ///

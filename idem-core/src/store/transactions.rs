@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
-    StoreFacts, Ticket, TxnState,
+    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreFacts,
+    Ticket, TxnState,
 };
 
 /// The transactions of a store, and the claims in them.
@@ -17,11 +17,11 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     fn facts(&self) -> &StoreFacts;
 
     /// Pings the database, on a new connection if no open one is known to work.
-    fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn ping(&self) -> impl Future<Output = Answer<()>> + Send;
 
     /// Begins a transaction. No statement in it may run for longer than `handler_timeout`; in a batch the
     /// longest timeout of its handlers.
-    fn begin(&self, handler_timeout: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send;
+    fn begin(&self, handler_timeout: Duration) -> impl Future<Output = Answer<Self::Txn>> + Send;
 
     /// Begins a transaction for one message that was not stored before, in one round trip if the database supports it: with
     /// its claim, as [processed](ClaimState::Processed), or, if there is none, guarded without a claim, which is
@@ -32,7 +32,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
         &self,
         handler_timeout: Duration,
         claim: Option<&Identity>,
-    ) -> impl Future<Output = Result<(Self::Txn, Claimed), StoreError>> + Send;
+    ) -> impl Future<Output = Answer<(Self::Txn, Claimed)>> + Send;
 
     /// Inserts the claims that are not there yet, and reads how far claims of their handlers were pruned, in one statement
     /// if the database supports it; the results are in the order given. It sees either a claim or the cutoff that prune wrote
@@ -44,7 +44,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// [begins with its claim](Self::begin_first).
     ///
     /// It waits briefly for another transaction's uncommitted claim. If one is locked for too long, the whole call fails with
-    /// [`StoreError::LockTimeout`]; the database does not report which claim it was.
+    /// [`StoreError::LockTimeout`](super::StoreError::LockTimeout); the database does not report which claim it was.
     ///
     /// Without identities, it guards the transaction for messages that run without claims, unless a new claim has done so:
     /// [`commit`](Self::commit) and [`rollback`](Self::rollback) find out whether a handler has ended it. It need not refuse the
@@ -54,7 +54,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
         txn: &mut Self::Txn,
         identities: &[&Identity],
         state: ClaimState,
-    ) -> impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send;
+    ) -> impl Future<Output = Answer<Vec<Claimed>>> + Send;
 
     /// Reads the claims; the results are in the order given, and `None` for a message that has no claim, or no longer one. The
     /// identities are sorted as for [`claim`](Self::claim).
@@ -66,7 +66,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
         txn: &mut Self::Txn,
         identities: &[&Identity],
         lock: bool,
-    ) -> impl Future<Output = Result<Vec<Option<ExistingClaim>>, StoreError>> + Send;
+    ) -> impl Future<Output = Answer<Vec<Option<ExistingClaim>>>> + Send;
 
     /// Sets the claim back to waiting, because an inbox row is about to own it, if it still is as the transaction with
     /// this ticket left it. `false` if it is not: its row was written before, and the answer was lost; since then, an
@@ -76,12 +76,12 @@ pub trait Transactions: Clone + Send + Sync + 'static {
         txn: &mut Self::Txn,
         identity: &Identity,
         left_by: &Ticket,
-    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    ) -> impl Future<Output = Answer<bool>> + Send;
 
     /// Called between two handlers that share a transaction, to prepare it for the next one. Returns whether the
     /// previous handler has left the transaction open. A store in which nothing can be written outside a transaction
     /// may leave this check to the guard.
-    fn check_between(&self, txn: &mut Self::Txn) -> impl Future<Output = Result<TxnState, StoreError>> + Send;
+    fn check_between(&self, txn: &mut Self::Txn) -> impl Future<Output = Answer<TxnState>> + Send;
 
     /// Checks that the transaction is still the one in which the claim was inserted or the row was started, or that was
     /// guarded without either, and commits. Any other transaction is not checked.
@@ -94,20 +94,19 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// instead of lending it to the next message.
     fn classify_error(&self, txn: Option<&mut Self::Txn>, error: &(dyn std::error::Error + 'static)) -> ErrorClass;
 
-    /// Rolls back. [`StoreError::ConnectionLost`] means that the connection is lost; the transaction then ends by
+    /// Rolls back. [`StoreError::ConnectionLost`](super::StoreError::ConnectionLost) means that the connection is lost; the transaction then ends by
     /// itself. If a claim was inserted, a row was started or the transaction is guarded, the result tells
     /// whether the handler had committed it before it failed.
-    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<RollbackResult, StoreError>> + Send;
+    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Answer<RollbackResult>> + Send;
 
     /// Identifies the transaction for the case that its connection is lost. `None` if it can only have been rolled
     /// back: no claim was inserted, no row was started in it and it is not guarded, or no handler can commit it and this one
     /// has not tried.
     fn ticket(&self, txn: &Self::Txn) -> Option<Ticket>;
 
-    /// Asks on another connection how a transaction ended that was dropped while a handler used it. If it still runs,
-    /// the store may end it.
+    /// Asks on another connection how a transaction ended that was dropped while a handler used it.
     ///
     /// # Errors
     /// The database did not answer; the caller asks again.
-    fn fate(&self, ticket: &Ticket) -> impl Future<Output = Result<Fate, StoreError>> + Send;
+    fn fate(&self, ticket: &Ticket) -> impl Future<Output = Answer<Fate>> + Send;
 }

@@ -88,7 +88,7 @@ async fn a_large_table_is_walked_in_shares_and_then_from_the_beginning_again() {
         .execute(&mut world.other)
         .await
         .unwrap();
-    tokio::time::timeout(Duration::from_millis(500), world.store.prune()).await.unwrap_err();
+    tokio::time::timeout(Duration::from_millis(100), world.store.prune()).await.unwrap_err();
     assert!(world.number(behind).await > 7 * 86_400 / 80);
 }
 

@@ -29,9 +29,10 @@ impl Failure {
         matches!(self, Self::Refused(error) if error.message().contains(text))
     }
 
-    /// Returns whether other transactions caused the failure. Such a failure does not put the session in doubt.
+    /// Returns whether other transactions caused the failure, or an error of the handler before it, which has aborted the
+    /// transaction. Such a failure does not put the session in doubt.
     pub(super) fn is_ordinary(&self) -> bool {
-        matches!(self.code(), Some("55P03" | "40001" | "40P01" | "23505"))
+        matches!(self.code(), Some("55P03" | "40001" | "40P01" | "23505" | "25P02"))
     }
 
     /// Returns whether the session is outdated.

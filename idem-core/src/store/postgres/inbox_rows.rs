@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use crate::Reason;
 use crate::store::{
-    CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId, Identity, InboxRows, LeftCalls,
-    LookBack, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, StoreError, TakeLimit, TakenCalls, envelope,
-    error_text,
+    Answer, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId, Identity, InboxRows,
+    LeftCalls, LookBack, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, StoreError, TakeLimit, TakenCalls,
+    envelope, error_text,
 };
 
 use super::answer::About;
@@ -28,7 +28,7 @@ fn not_stored() -> StoreError {
 }
 
 impl InboxRows for Postgres {
-    async fn insert(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<Vec<i64>, StoreError> {
+    async fn insert(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Answer<Vec<i64>> {
         let identities = each(rows, |row| row.identity);
         let (handlers, keys) = columns(&identities);
         let query = self.query(inbox_sql::INSERT).bind(handlers).bind(keys).bind(fingerprints(&identities));
@@ -53,23 +53,22 @@ impl InboxRows for Postgres {
         identities.into_iter().map(id).collect()
     }
 
-    async fn count_duplicates(&self, txn: &mut Txn, identities: &[&Identity]) -> Result<(), StoreError> {
+    async fn count_duplicates(&self, txn: &mut Txn, identities: &[&Identity]) -> Answer<()> {
         let (handlers, keys) = columns(identities);
         let query = self.query(inbox_sql::COUNT_DUPLICATES).bind(handlers).bind(keys);
         txn.ask(query.bind(fingerprints(identities))).await.map(drop)
     }
 
-    async fn start(&self, txn: &mut Txn, rows: &[&Row], state: ClaimState) -> Result<Vec<bool>, StoreError> {
+    async fn start(&self, txn: &mut Txn, rows: &[&Row], state: ClaimState) -> Answer<Vec<bool>> {
         let ids = rows.iter().map(|row| row.id).collect::<Vec<_>>();
         let tokens = rows.iter().map(|row| row.locked_by).collect::<Vec<_>>();
-        let query = match state {
-            ClaimState::Processed => self.query(inbox_sql::START).bind(&ids).bind(&tokens).bind(txn.lock_timeout()),
-            ClaimState::Waiting => self.query(inbox_sql::REMOVE).bind(&ids).bind(&tokens),
-        };
+        let runs = state == ClaimState::Processed;
+        let lock_timeout = if runs { txn.lock_timeout() } else { txn.lock_wait.to_string() };
+        let query = self.query(inbox_sql::START).bind(&ids).bind(&tokens).bind(lock_timeout).bind(runs);
         let found = txn.ask(query).await?;
         let Some(found) = found.first() else { return Ok(vec![false; rows.len()]) };
         let started: HashSet<i64> = found.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
-        if state == ClaimState::Processed {
+        if runs {
             let first = rows.iter().find(|row| started.contains(&row.id)).map(|row| &row.identity);
             txn.guard(found.try_get(1)?, first);
             txn.batch = rows.len() > 1;
@@ -77,16 +76,11 @@ impl InboxRows for Postgres {
         Ok(ids.iter().map(|id| started.contains(id)).collect())
     }
 
-    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, since: LookBack) -> Result<DueRows, StoreError> {
+    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, since: LookBack) -> Answer<DueRows> {
         let query = self.query(&inbox_sql::poll_due()).bind(ids(handlers)).bind(over(lease));
         let rows = self.ask(query.bind(back(since.ordinary)).bind(back(since.suspect))).await?;
-        let Some(row) = rows.first() else { return Ok(DueRows::default()) };
-        Ok(DueRows {
-            ordinary: row.try_get(0)?,
-            suspect: row.try_get(1)?,
-            alone: row.try_get(2)?,
-            crashed: row.try_get(3)?,
-        })
+        let (ordinary, suspect, alone, crashed): (bool, bool, bool, bool) = rows::one(&rows)?;
+        Ok(DueRows { ordinary, suspect, alone, crashed })
     }
 
     async fn take(
@@ -96,7 +90,7 @@ impl InboxRows for Postgres {
         limit: TakeLimit,
         token: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Row>, StoreError> {
+    ) -> Answer<Vec<Row>> {
         let which = match kind {
             RowKind::Ordinary => inbox_sql::ORDINARY,
             RowKind::Suspect => inbox_sql::SUSPECT,
@@ -115,7 +109,7 @@ impl InboxRows for Postgres {
         limit: usize,
         since: Option<Duration>,
         token: Uuid,
-    ) -> Result<TakenCalls, StoreError> {
+    ) -> Answer<TakenCalls> {
         let handlers: Vec<i32> = callers.iter().map(|caller| caller.handler.0).collect();
         let leases: Vec<f64> = callers.iter().map(|caller| secs(caller.lease)).collect();
         let names: Vec<&str> = callers.iter().map(|caller| &*caller.name).collect();
@@ -125,29 +119,28 @@ impl InboxRows for Postgres {
         Ok(TakenCalls::new(rows::all(&taken)?, since))
     }
 
-    async fn date_call(&self, row: &Row, lease: Duration) -> Result<Option<Instant>, StoreError> {
+    async fn date_call(&self, row: &Row, lease: Duration) -> Answer<Option<Instant>> {
         let query = self.query(calls_sql::DATE).bind(row.id).bind(row.locked_by).bind(secs(lease));
         let (dated, since) = self.ask_since(About::Nothing, query).await?;
         Ok((!dated.is_empty()).then_some(since))
     }
 
-    async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {
+    async fn release_calls(&self, handlers: &[HandlerId]) -> Answer<LeftCalls> {
         let query = self.query(&calls_sql::release()).bind(ids(handlers)).bind(i64::from(RELEASED_AT_ONCE));
         let rows = self.ask(query).await?;
-        let Some(row) = rows.first() else { return Ok(LeftCalls::default()) };
-        let (released, in_doubt): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        let (released, in_doubt): (i64, i64) = rows::one(&rows)?;
         Ok(LeftCalls::new(released.unsigned_abs(), in_doubt.unsigned_abs()))
     }
 
-    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Answer<()> {
         self.ask(self.query(inbox_sql::EXTEND).bind(ids).bind(token).bind(secs(lease))).await.map(|_| ())
     }
 
-    async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
+    async fn rows_by_token(&self, token: Uuid) -> Answer<Vec<Row>> {
         rows::all(&self.ask(self.query(&inbox_sql::rows_by_token()).bind(token)).await?)
     }
 
-    async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
+    async fn record_result(&self, row: &Row, result: &RowResult) -> Answer<bool> {
         let ((attempts, starts, breaks), due, reason, error) = match result {
             RowResult::Failed { next, error } => ((1, 0, 0), next.ok(), next.err(), Some(error)),
             RowResult::Broke { due, error } => ((0, 1, 1), Some(*due), None, Some(error)),
@@ -168,19 +161,19 @@ impl InboxRows for Postgres {
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
-    async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
+    async fn is_scheduled(&self, identity: &Identity) -> Answer<bool> {
         let query = self.query(inbox_sql::IS_SCHEDULED).bind(identity.handler.0);
         Ok(!self.ask(query.bind(identity.key.as_bytes())).await?.is_empty())
     }
 
-    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
+    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Answer<Vec<Row>> {
         let query = self.query(&inbox_sql::dead_letter_crashed()).bind(ids(handlers)).bind(over(lease));
         rows::all(&self.ask(query).await?)
     }
 }
 
 impl Postgres {
-    async fn refund_start(&self, row: &Row) -> Result<bool, StoreError> {
+    async fn refund_start(&self, row: &Row) -> Answer<bool> {
         match self.ask(self.query(inbox_sql::REFUND_START).bind(row.id)).await {
             // The row is running, and its outcome sets the starts.
             Err(StoreError::LockTimeout) => Ok(true),
@@ -188,7 +181,7 @@ impl Postgres {
         }
     }
 
-    async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
+    async fn record_call(&self, row: &Row, result: &CallResult) -> Answer<bool> {
         let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
         let query = self.query(calls_sql::RECORD).bind(row.id).bind(row.locked_by).bind(i32::from(*is_attempt));
         let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(secs(next.unwrap_or_default()));

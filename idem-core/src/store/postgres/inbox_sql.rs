@@ -6,8 +6,9 @@ use crate::store::{self, CRASHED_AT_ONCE, MAX_BREAKS, MAX_STARTS};
 use super::calls_sql::CALLING;
 use super::rows::COLUMNS;
 
-/// Deletes the rows $1 with the tokens $2, and dates their claims. Deleting a row locks it, so that other takers skip it while
-/// the handler runs. Of several, one claim records that only idem commits this transaction.
+/// Deletes the rows $1 with the tokens $2, and dates their claims if $4 is true. Deleting a row locks it, so that other takers skip
+/// it while the handler runs. Of several, one claim records that only idem commits this transaction. $3: the lock timeout of what
+/// follows.
 pub(super) const START: &str = "
     WITH gone AS (
         DELETE FROM {schema}.inbox_messages AS i USING unnest($1::bigint[], $2::uuid[]) AS ours (id, locked_by)
@@ -17,18 +18,10 @@ pub(super) const START: &str = "
         SET processed_at = now(),
             batch_xid = CASE WHEN cardinality($1) > 1 AND gone.id = (SELECT min(id) FROM gone) THEN pg_current_xact_id() END
         FROM gone
-        WHERE claim.handler_id = gone.handler_id AND claim.key = gone.key
+        WHERE $4::boolean AND claim.handler_id = gone.handler_id AND claim.key = gone.key
     )
     SELECT array_agg(id), pg_current_xact_id()::text, set_config('lock_timeout', $3, true)
     FROM gone HAVING count(*) > 0";
-
-/// The same without the claims.
-pub(super) const REMOVE: &str = "
-    WITH gone AS (
-        DELETE FROM {schema}.inbox_messages AS i USING unnest($1::bigint[], $2::uuid[]) AS ours (id, locked_by)
-        WHERE i.id = ours.id AND i.locked_by = ours.locked_by RETURNING i.id
-    )
-    SELECT array_agg(id) FROM gone HAVING count(*) > 0";
 
 /// The predicate of the index of ordinary rows. The planner uses the index only for a statement that repeats it.
 pub(super) const ORDINARY: &str =

@@ -78,11 +78,7 @@ pub(super) fn stage() -> String {
 
 /// Prepared in each connection: the server would otherwise parse and plan it for each message.
 pub(super) fn prepare() -> String {
-    format!(
-        "PREPARE idem_local (pg_catalog.int4[], pg_catalog.bytea[], pg_catalog.bytea[], pg_catalog.bytea[],
-            pg_catalog.bytea[], pg_catalog.bytea, pg_catalog.text, pg_catalog.uuid[]) AS {}",
-        stage()
-    )
+    format!("PREPARE idem_local AS {}", stage())
 }
 
 /// The columns of the answer that have the numbers of conflicts and of messages that are left out.

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use sqlx::Row as _;
 use sqlx::postgres::PgRow;
+use sqlx::{FromRow, Row as _};
 
-use crate::store::{HandlerId, Identity, Row, StoreError, stored};
+use crate::store::{Answer, HandlerId, Identity, Row, StoreError, stored};
 
 /// The columns that `stored::decode` reads, of the row `i` and its handler `h`. Times are microseconds, which need no
 /// calendar.
@@ -19,8 +19,14 @@ pub(super) const COLUMNS: &str = "
     (extract(epoch FROM i.asked_at) * 1000000)::bigint AS asked_at, i.call_name, i.state = 'calling' AS is_calling,
     (extract(epoch FROM i.locked_until) * 1000000)::bigint AS locked_until";
 
+/// Decodes the row of a statement that always returns one.
+pub(super) fn one<T: for<'r> FromRow<'r, PgRow>>(rows: &[PgRow]) -> Answer<T> {
+    let row = rows.first().ok_or_else(|| StoreError::Unavailable("a statement returned no row".into()))?;
+    Ok(T::from_row(row)?)
+}
+
 /// Decodes all rows, each of which may have one more column, `waited`: how long it had been due.
-pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
+pub(super) fn all(rows: &[PgRow]) -> Answer<Vec<Row>> {
     let decode = |row: &PgRow| {
         let waited = row.try_get::<i64, _>("waited").ok().map(duration);
         Ok(Row { waited, ..stored::decode(row, time)? })

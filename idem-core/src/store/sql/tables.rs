@@ -26,6 +26,7 @@ pub(crate) const TABLES: [Table; 9] = [
 
 /// Returns an error if a table or column is missing. `found` has the columns of each table; `place` is the name of the
 /// schema or file, and `cure` tells how to create a missing part.
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 pub(crate) fn check(
     place: &str,
     cure: &str,
