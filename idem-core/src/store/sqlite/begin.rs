@@ -27,7 +27,7 @@ pub(super) async fn begin(
     {
         let fault = store.file.fault(error);
         if matches!(fault, StoreError::LockTimeout) {
-            connection.watch().unlimited();
+            connection.watch().limit(Duration::MAX);
             connection.give_back();
         }
         return Err(fault);

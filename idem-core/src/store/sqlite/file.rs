@@ -54,7 +54,7 @@ struct Writer {
 /// Interrupts the running statement; the connection's thread then closes the connection.
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.watch.interrupt();
+        self.watch.limit(Duration::ZERO);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Transactions: guard, commit, rollback.
 
 use std::fmt;
+use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection as _, Row as _};
@@ -93,7 +94,7 @@ impl Txn {
 
 pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
     // The handler timeout ends before COMMIT starts.
-    txn.connection.watch().unlimited();
+    txn.connection.watch().limit(Duration::MAX);
     if txn.is_single()
         && let Some(guarded) = txn.guarded.take()
     {
@@ -214,7 +215,7 @@ async fn ended(store: &Sqlite, mut txn: Txn, guarded: Guarded) -> CommitResult {
 }
 
 pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<RollbackResult, StoreError> {
-    txn.connection.watch().unlimited();
+    txn.connection.watch().limit(Duration::MAX);
     let ours = match txn.guarded {
         Some(_) => txn.connection.run(r#"ROLLBACK TO "idem_guard""#).await,
         None => Ok(()),

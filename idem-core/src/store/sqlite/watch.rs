@@ -102,14 +102,4 @@ impl Watch {
         let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.limit.store(self.elapsed().saturating_add(time), SeqCst);
     }
-
-    /// Removes the time limit of statements.
-    pub(super) fn unlimited(&self) {
-        self.limit.store(u64::MAX, SeqCst);
-    }
-
-    /// Interrupts the running statement.
-    pub(super) fn interrupt(&self) {
-        self.limit.store(0, SeqCst);
-    }
 }
