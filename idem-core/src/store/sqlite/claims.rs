@@ -1,10 +1,11 @@
 //! Claims: inserted one by one, and read.
 
-use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
-use sqlx::{Row as _, SqlStr};
+use sqlx::Row as _;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
+use super::claims_sql::{CLAIM, EXISTING_CLAIM};
 use super::file::Answer;
+use super::handle::Query;
 use super::sql::{duration, time};
 use super::{Sqlite, Txn};
 use crate::Fingerprint;
@@ -16,7 +17,7 @@ pub(super) async fn insert(
     identity: &Identity,
     state: ClaimState,
 ) -> Result<Claimed, sqlx::Error> {
-    let inserted = bound(store.statements.claim.clone(), identity, state).fetch_optional(&mut *connection).await?;
+    let inserted = bound(store.query(CLAIM), identity, state).fetch_optional(&mut *connection).await?;
     claimed(store, connection, identity, inserted).await
 }
 
@@ -26,8 +27,7 @@ pub(super) async fn read(
     connection: &mut SqliteConnection,
     identity: &Identity,
 ) -> Result<Option<ExistingClaim>, sqlx::Error> {
-    let query =
-        sqlx::query(store.statements.existing_claim.clone()).bind(identity.handler.0).bind(identity.key.as_bytes());
+    let query = store.query(EXISTING_CLAIM).bind(identity.handler.0).bind(identity.key.as_bytes());
     let Some(row) = query.fetch_optional(connection).await? else { return Ok(None) };
     Ok(Some(ExistingClaim {
         fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
@@ -36,8 +36,8 @@ pub(super) async fn read(
 }
 
 /// Binds the values of a claim to its statement, or to a command with it.
-pub(super) fn bound(text: SqlStr, identity: &Identity, state: ClaimState) -> Query<'_, sqlx::Sqlite, SqliteArguments> {
-    let query = sqlx::query(text).bind(identity.handler.0).bind(identity.key.as_bytes());
+pub(super) fn bound<'q>(query: Query<'q>, identity: &Identity, state: ClaimState) -> Query<'q> {
+    let query = query.bind(identity.handler.0).bind(identity.key.as_bytes());
     query.bind(identity.fingerprint.as_bytes()).bind(state == ClaimState::Processed)
 }
 

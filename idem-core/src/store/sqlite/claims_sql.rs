@@ -9,6 +9,12 @@ WHERE NOT EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 
 ON CONFLICT DO NOTHING
 RETURNING (SELECT pruned_through FROM "idem_handlers" WHERE id = ?1)"#;
 
+/// BEGIN, the claim and the guard's savepoint, whether or not the claim is new. Without quotes, the savepoint has the same name
+/// whatever the prefix of the tables.
+pub(super) fn begin_with_claim() -> String {
+    format!("BEGIN IMMEDIATE; {CLAIM}; SAVEPOINT idem_guard")
+}
+
 pub(super) const EXISTING_CLAIM: &str = r#"
 SELECT fingerprint, {now} - processed_at AS age FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2"#;
 

@@ -9,7 +9,6 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
 use super::file::File;
 use super::sql::Prefix;
-use super::statements::Statements;
 use crate::store::sql::Clock;
 use crate::store::{StoreError, StoreFacts};
 
@@ -51,7 +50,6 @@ use crate::store::{StoreError, StoreFacts};
 pub struct Sqlite {
     pub(super) file: Arc<File>,
     pub(super) prefix: Arc<Prefix>,
-    pub(super) statements: Arc<Statements>,
     pub(super) retention: Duration,
     pub(super) facts: Arc<StoreFacts>,
     pub(super) clock: Arc<Clock>,

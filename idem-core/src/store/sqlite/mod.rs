@@ -14,7 +14,7 @@
 //! | `consumers`, `consumers_sql`, `register` | handlers, gauges, dead letters |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune`, `prune_sql` | removing old claims |
-//! | `statements`, `sql`, `answer` | texts, values, errors |
+//! | `sql`, `answer` | texts, values, errors |
 //! | `plans` | tests of query plans |
 
 mod answer;
@@ -39,7 +39,6 @@ mod prune_sql;
 mod register;
 mod session;
 mod sql;
-mod statements;
 mod transactions;
 mod txn;
 mod watch;

@@ -9,7 +9,6 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 
 use super::file::{BUSY_TIMEOUT, File};
 use super::sql::{NOW, Prefix, duration, since_epoch};
-use super::statements::Statements;
 use super::{Sqlite, answer, migrate};
 use crate::Error;
 use crate::store::StoreFacts;
@@ -122,7 +121,6 @@ impl SqliteOptions {
             // Practically unlimited: callers wait in the queue for the writer.
             facts: Arc::new(StoreFacts::new(name, usize::MAX, around_table, NOW)),
             file: File::of(canonical.clone(), options.filename(canonical)),
-            statements: Arc::new(Statements::new(&prefix)),
             prefix: Arc::new(prefix),
             retention: self.retention,
             clock: Arc::new(clock),

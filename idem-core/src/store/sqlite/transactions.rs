@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::claims::{self, bound};
-use super::claims_sql::REOPEN;
+use super::claims_sql::{REOPEN, begin_with_claim};
 use super::file::Connection;
 use super::{Sqlite, Txn, begin, txn};
 use crate::store::{
@@ -48,7 +48,7 @@ impl Transactions for Sqlite {
         claim: Option<&Identity>,
     ) -> Result<(Txn, Claimed), StoreError> {
         let (count, command) = match claim {
-            Some(claim) => (3, bound(self.statements.begin_with_claim.clone(), claim, ClaimState::Processed)),
+            Some(claim) => (3, bound(self.query(&begin_with_claim()), claim, ClaimState::Processed)),
             None => (2, sqlx::query(r#"BEGIN IMMEDIATE; SAVEPOINT "idem_guard""#)),
         };
         let (mut txn, answer) = begin::begin(self, handler_timeout, count, command).await?;

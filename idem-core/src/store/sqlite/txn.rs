@@ -4,13 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection as _, Row as _};
+use sqlx::{AssertSqlSafe, Connection as _, Row as _};
 
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
 use super::file::{Answer, Connection};
 use super::handle::Sqlite;
 use super::outbox_sql::{NewRow, insert};
-use super::session::CHANGED;
+use super::session::{CHANGED, STATE};
 use super::{claims, local};
 use crate::store::{CommitResult, Identity, LocalMessage, RollbackResult, StoreError, UNBEGUN, Unscheduled};
 
@@ -139,7 +139,8 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
 /// Releases the guard and commits by one command, for a single message that has staged nothing.
 async fn commit_at_once(store: &Sqlite, mut txn: Txn, guarded: Guarded) -> CommitResult {
     txn.connection.watch().end();
-    let Answer { finished, row, error } = txn.connection.run_all(3, sqlx::query(store.statements.commit.clone())).await;
+    let command = format!("RELEASE \"idem_guard\"; COMMIT; {STATE}");
+    let Answer { finished, row, error } = txn.connection.run_all(3, sqlx::query(AssertSqlSafe(command))).await;
     match error {
         Some(error) if finished == 0 && code(&error) == Some(ERROR) => ended(store, txn, guarded).await,
         Some(error) if finished == 0 => CommitResult::Unknown(unknown(store.file.path(), error)),
