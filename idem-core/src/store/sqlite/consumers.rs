@@ -5,7 +5,7 @@ use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 use super::calls_sql::RESOLVE;
-use super::consumers_sql::{CALLS, DATE, DEAD, DISCARD, FIND, KNOWN, PROCESSES, REPLAY, SCHEDULED, SEEN, STALE, STATS};
+use super::consumers_sql::{CALLS, DATE, DISCARD, FIND, KNOWN, LIST, PROCESSES, REPLAY, SEEN, STALE, STATS};
 use super::sql::{duration, ids, in_hex, row};
 use super::{Sqlite, Txn, claims, prune, register};
 use crate::store::{
@@ -80,7 +80,8 @@ impl Consumers for Sqlite {
     }
 
     async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
-        let query = self.query(if filter.scheduled { SCHEDULED } else { DEAD }).bind(page.before.unwrap_or(i64::MAX));
+        let which = if filter.scheduled { "<> 'dead'" } else { "= 'dead'" };
+        let query = self.query(&LIST.replace("{which}", which)).bind(page.before.unwrap_or(i64::MAX));
         let query = query.bind(filter.reason.map(Reason::as_str)).bind(consumer).bind(filter.handler.as_deref());
         self.read_all(query.bind(page.limit).bind(filter.keys().map(|keys| in_hex(&keys))), row).await
     }

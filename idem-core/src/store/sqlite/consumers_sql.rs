@@ -76,24 +76,15 @@ SELECT
         FROM json_each(?1) AS h
     ) WHERE due <= {now}) AS oldest"#;
 
-/// The plus keeps the planner from using an index by handler, after which it would have to sort all rows.
-macro_rules! list {
-    ($which:literal) => {
-        concat!(
-            r#"
+/// Before a condition takes the place of `{which}`. The plus keeps the planner from using an index by handler, after which it
+/// would have to sort all rows.
+pub(super) const LIST: &str = r#"
 SELECT {row} FROM "idem_inbox_messages"
-WHERE state "#,
-            $which,
-            r#" AND id < ?1 AND (?2 IS NULL OR reason = ?2)
+WHERE state {which} AND id < ?1 AND (?2 IS NULL OR reason = ?2)
     AND +handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?3 AND (?4 IS NULL OR h.name = ?4
         OR EXISTS (SELECT 1 FROM "idem_former_names" AS f WHERE f.handler_id = h.id AND f.name = ?4)))
     AND (?6 IS NULL OR hex(key) IN (SELECT value FROM json_each(?6)))
-ORDER BY id DESC LIMIT ?5"#
-        )
-    };
-}
-pub(super) const SCHEDULED: &str = list!("<> 'dead'");
-pub(super) const DEAD: &str = list!("= 'dead'");
+ORDER BY id DESC LIMIT ?5"#;
 
 pub(super) const FIND: &str = r#"
 SELECT handler_id, fingerprint, reason FROM "idem_inbox_messages"
