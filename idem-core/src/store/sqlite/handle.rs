@@ -8,9 +8,9 @@ use sqlx::ConnectOptions as _;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
 use super::file::File;
-use super::sql::Prefix;
+use super::sql::{Prefix, rows};
 use crate::store::sql::Clock;
-use crate::store::{StoreError, StoreFacts};
+use crate::store::{Row, StoreError, StoreFacts};
 
 /// The SQLite store: claims and inbox in a database file, beside the tables that handlers write to.
 ///
@@ -97,20 +97,21 @@ impl Sqlite {
         Ok(answer)
     }
 
-    /// Runs statements on the writing connection, each in autocommit.
-    pub(super) async fn write<T>(
-        &self,
-        work: impl AsyncFnOnce(&Self, &mut SqliteConnection) -> Result<T, sqlx::Error>,
-    ) -> Result<T, StoreError> {
+    /// Runs one statement on the writing connection, in autocommit; returns the inbox rows of its answer.
+    pub(super) async fn change_rows(&self, query: Query<'_>) -> Result<Vec<Row>, StoreError> {
         let mut connection = self.file.writer().await?;
-        let answer = work(self, connection.raw()).await.map_err(|error| self.file.fault(error))?;
+        let answer = query.fetch_all(connection.raw()).await.and_then(|answer| rows(&answer));
+        let answer = answer.map_err(|error| self.file.fault(error))?;
         connection.give_back();
         Ok(answer)
     }
 
     /// Runs one statement that changes something in autocommit; returns how many rows it changed.
     pub(super) async fn change(&self, query: Query<'_>) -> Result<u64, StoreError> {
-        self.write(async move |_, writer| Ok(query.execute(writer).await?.rows_affected())).await
+        let mut connection = self.file.writer().await?;
+        let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault(error))?;
+        connection.give_back();
+        Ok(done.rows_affected())
     }
 
     /// As [`change`](Self::change), for a statement about one message.

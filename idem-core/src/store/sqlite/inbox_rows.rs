@@ -1,13 +1,12 @@
 //! Inbox rows: inserted, taken, started, called for, and their outcomes.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::sql::{duration, ids, json, millis, row, rows, since_epoch};
+use super::sql::{duration, ids, json, millis, row, since_epoch};
 use super::{Sqlite, Txn, calls_sql, inbox_sql};
 use crate::Reason;
 use crate::store::{
@@ -99,34 +98,9 @@ impl InboxRows for Sqlite {
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, StoreError> {
-        let text = match kind {
-            RowKind::Ordinary => inbox_sql::TAKE_ORDINARY,
-            RowKind::Suspect => inbox_sql::TAKE_SUSPECT,
-            RowKind::Alone => inbox_sql::TAKE_ALONE,
-        };
-        let most = i64::try_from(limit.rows).unwrap_or(i64::MAX);
-        let take = async |store: &Self, writer: &mut SqliteConnection| {
-            let due = store
-                .query(inbox_sql::DUE)
-                .bind(ids(handlers))
-                .bind(if kind == RowKind::Ordinary { most } else { 0 })
-                .fetch_all(&mut *writer)
-                .await?;
-            let mut waited = HashMap::with_capacity(due.len());
-            let (mut bytes, mut fit) = (0, 0);
-            for row in &due {
-                waited.insert(row.try_get::<i64, _>("id")?, duration(row.try_get("waited")?));
-                fit += i64::from(bytes < limit.bytes);
-                bytes += usize::try_from(row.try_get::<i64, _>("bytes")?).unwrap_or(0);
-            }
-            let most = if kind == RowKind::Ordinary { fit } else { most };
-            let query = store.query(text).bind(ids(handlers)).bind(most).bind(millis(lease)).bind(token);
-            let query = if kind == RowKind::Alone { query.bind(MAX_STARTS) } else { query };
-            let mut taken = rows(&query.fetch_all(writer).await?)?;
-            taken.iter_mut().for_each(|row| row.waited = waited.remove(&row.id));
-            Ok(taken)
-        };
-        self.write(take).await
+        let [limit, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let query = self.query(&inbox_sql::take(kind)).bind(ids(handlers)).bind(limit).bind(millis(lease));
+        self.change_rows(query.bind(token).bind(bytes)).await
     }
 
     /// Reads first: each poll comes here, and there is one writer. It needs no bound: what was deleted from an index is not in the
@@ -192,10 +166,7 @@ impl InboxRows for Sqlite {
 
     /// Uses the writer's queue, not a reader: the connection whose answer was lost is closed first.
     async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
-        let found = async |store: &Self, writer: &mut SqliteConnection| {
-            rows(&store.query(inbox_sql::TAKEN).bind(token).fetch_all(writer).await?)
-        };
-        self.write(found).await
+        self.change_rows(self.query(inbox_sql::TAKEN).bind(token)).await
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
@@ -227,18 +198,9 @@ impl InboxRows for Sqlite {
     }
 
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
-        let bury = async |store: &Self, writer: &mut SqliteConnection| {
-            let query = store
-                .query(inbox_sql::DEAD_LETTER_CRASHED)
-                .bind(ids(handlers))
-                .bind(MAX_STARTS)
-                .bind(millis(lease.saturating_mul(CRASHED_LEASES)))
-                .bind(Reason::Crashed.as_str())
-                .bind(CRASHED_AT_ONCE)
-                .bind(CRASHED);
-            rows(&query.fetch_all(writer).await?)
-        };
-        self.write(bury).await
+        let query = self.query(inbox_sql::DEAD_LETTER_CRASHED).bind(ids(handlers)).bind(MAX_STARTS);
+        let query = query.bind(millis(lease.saturating_mul(CRASHED_LEASES))).bind(Reason::Crashed.as_str());
+        self.change_rows(query.bind(CRASHED_AT_ONCE).bind(CRASHED)).await
     }
 }
 

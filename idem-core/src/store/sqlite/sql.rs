@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::Key;
 use crate::store::{HandlerId, Row, stored};
@@ -100,9 +100,13 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
     stored::decode(row, time)
 }
 
-/// Decodes inbox rows, oldest first: `RETURNING` guarantees no order.
+/// Decodes inbox rows, oldest first: `RETURNING` guarantees no order. They may have one more column, `waited`.
 pub(super) fn rows(rows: &[SqliteRow]) -> Result<Vec<Row>, sqlx::Error> {
-    let mut rows = rows.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+    let decode = |found: &SqliteRow| {
+        let waited = found.try_get::<Option<i64>, _>("waited").ok().flatten().map(duration);
+        Ok(Row { waited, ..row(found)? })
+    };
+    let mut rows = rows.iter().map(decode).collect::<Result<Vec<_>, sqlx::Error>>()?;
     rows.sort_by_key(|row| row.id);
     Ok(rows)
 }
