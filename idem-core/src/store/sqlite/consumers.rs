@@ -131,7 +131,7 @@ impl Consumers for Sqlite {
         };
         let query = self.query(RESOLVE).bind(id).bind(consumer);
         let query = query.bind(answer.map(CallAnswer::as_bytes)).bind(provider_key.map(next_provider_key));
-        Ok(self.change_of_message(query.bind(provider_key)).await? == 1)
+        Ok(self.change(query.bind(provider_key)).await? == 1)
     }
 
     async fn prune(&self) -> Result<Pruned, StoreError> {

@@ -109,14 +109,6 @@ impl Sqlite {
     /// Runs one statement that changes something in autocommit; returns how many rows it changed.
     pub(super) async fn change(&self, query: Query<'_>) -> Result<u64, StoreError> {
         let mut connection = self.file.writer().await?;
-        let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault(error))?;
-        connection.give_back();
-        Ok(done.rows_affected())
-    }
-
-    /// As [`change`](Self::change), for a statement about one message.
-    pub(super) async fn change_of_message(&self, query: Query<'_>) -> Result<u64, StoreError> {
-        let mut connection = self.file.writer().await?;
         let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault_of_message(error))?;
         connection.give_back();
         Ok(done.rows_affected())

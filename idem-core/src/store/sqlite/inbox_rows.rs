@@ -189,7 +189,7 @@ impl InboxRows for Sqlite {
         let query = query.bind(attempts).bind(starts).bind(breaks).bind(due.map(millis));
         let query = query.bind(reason.map(Reason::as_str)).bind(error.map(|error| error_text(error).into_owned()));
         let query = query.bind(MAX_BREAKS).bind(Reason::BrokeConnection.as_str());
-        Ok(self.change_of_message(query).await? == 1)
+        Ok(self.change(query).await? == 1)
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
@@ -220,6 +220,6 @@ impl Sqlite {
             .bind(*in_doubt)
             .bind(*is_question)
             .bind(row.provider_key);
-        Ok(self.change_of_message(query).await? == 1)
+        Ok(self.change(query).await? == 1)
     }
 }
