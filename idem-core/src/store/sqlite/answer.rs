@@ -90,8 +90,8 @@ fn trouble(file: &Path, error: &sqlx::Error) -> String {
         }
         Some(13) => format!("the disk of the SQLite file {file} is full: free some space"),
         Some(14) => format!(
-            "the SQLite file {file} cannot be opened: its directory has to exist, and this user has to be allowed to \
-             write both"
+            "the SQLite file {file} cannot be opened: it may not be a directory, its directory has to exist, and this user has \
+             to be allowed to write both. If it does not exist yet, connect once without verify_only()"
         ),
         Some(26) => {
             format!(
