@@ -102,11 +102,7 @@ impl SqliteOptions {
         let options = self.target()?;
         let path = options.get_filename().to_owned();
         let mut connection = options.connect().await.map_err(|error| answer::failed(&path, error))?;
-        if self.verify_only {
-            migrate::verify(&mut connection, &path, &prefix).await?;
-        } else {
-            migrate::run(&mut connection, &path, &prefix).await?;
-        }
+        migrate::run(&mut connection, &path, &prefix, self.verify_only).await?;
         // The file exists now, so its path can be canonicalized for all handles.
         let canonical = path.canonicalize().map_err(|error| Error::Database {
             what: format!("the SQLite file {} is gone: do not move it while it is in use", path.display()),
