@@ -23,6 +23,9 @@ use crate::store::StoreError;
 /// How long processes wait for each other's transactions.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long the connection for reading waits, on which a ping writes. Its reads wait for nobody (WAL).
+pub(super) const PING_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// All connections of this process to one file, shared by all handles and prefixes.
 pub(super) struct File {
     path: PathBuf,
@@ -102,17 +105,7 @@ impl File {
 
     /// Waits for the writing connection. Dropping the future while it waits leaves the queue.
     pub(super) async fn writer(&self) -> Result<Connection, StoreError> {
-        let slot = self.writer.clone().lock_owned().await;
-        self.open(slot).await
-    }
-
-    /// Returns the writing connection if it is free.
-    pub(super) async fn writer_if_free(&self) -> Option<Result<Connection, StoreError>> {
-        let slot = self.writer.clone().try_lock_owned().ok()?;
-        Some(self.open(slot).await)
-    }
-
-    async fn open(&self, mut slot: OwnedMutexGuard<Slot>) -> Result<Connection, StoreError> {
+        let mut slot = self.writer.clone().lock_owned().await;
         if let Some(writer) = slot.idle.take() {
             return Ok(Connection { writer, slot });
         }

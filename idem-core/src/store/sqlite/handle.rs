@@ -7,7 +7,7 @@ use std::time::Duration;
 use sqlx::ConnectOptions as _;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
-use super::file::File;
+use super::file::{File, PING_TIMEOUT};
 use super::sql::{Prefix, rows};
 use crate::store::sql::Clock;
 use crate::store::{Row, StoreError, StoreFacts};
@@ -90,7 +90,10 @@ impl Sqlite {
         // It is closed unless the work has ended well.
         let mut reader = match slot.take() {
             Some(reader) => reader,
-            None => self.file.options.connect().await.map_err(|error| self.file.fault(error))?,
+            None => {
+                let options = self.file.options.clone().busy_timeout(PING_TIMEOUT);
+                options.connect().await.map_err(|error| self.file.fault(error))?
+            }
         };
         let answer = work(self, &mut reader).await.map_err(|error| self.file.fault(error))?;
         *slot = Some(reader);

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use sqlx::sqlite::SqliteConnection;
+
+use super::answer::is_busy;
 use super::claims::{self, bound};
 use super::claims_sql::{REOPEN, begin_with_claim};
-use super::file::Connection;
 use super::{Sqlite, Txn, begin, txn};
 use crate::store::{
     ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
@@ -18,22 +20,14 @@ impl Transactions for Sqlite {
         &self.facts
     }
 
-    /// If another task writes or waits for the writer, that task finds out whether writing works, and a read suffices here.
+    /// On the connection for reading, which waits neither in the queue of the writer nor long for another process.
     async fn ping(&self) -> Result<(), StoreError> {
-        let Some(connection) = self.file.writer_if_free().await else {
-            let id = r#"SELECT id FROM "idem_pruner""#;
-            return self.read_one(self.query(id), |_| Ok(())).await;
+        let probe = async |store: &Self, reader: &mut SqliteConnection| match store.query(PROBE).execute(reader).await {
+            Err(error) if !is_busy(&error) => Err(error),
+            // If somebody else writes, writing is possible.
+            _ => Ok(()),
         };
-        let mut connection = connection?;
-        match probe(self, &mut connection).await.map_err(|error| self.file.fault(error)) {
-            Ok(()) => {
-                connection.give_back();
-                Ok(())
-            }
-            // Another process writes, so writing is possible.
-            Err(StoreError::LockTimeout) => Ok(()),
-            Err(fault) => Err(fault),
-        }
+        self.read(probe).await
     }
 
     async fn begin(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
@@ -145,10 +139,3 @@ impl Sqlite {
 
 /// Writes a page, because a full or read-only disk allows everything else.
 const PROBE: &str = r#"UPDATE "idem_pruner" SET id = id"#;
-
-/// Does not wait for other processes, because a ping should be fast.
-async fn probe(store: &Sqlite, connection: &mut Connection) -> Result<(), sqlx::Error> {
-    connection.run("PRAGMA busy_timeout = 0").await?;
-    store.query(PROBE).execute(connection.raw()).await?;
-    connection.run("PRAGMA busy_timeout = 5000").await
-}
