@@ -27,7 +27,7 @@ const CURE: &str = "create it with the SQL of `Sqlite::migrations()`, or give `.
                     prefix has no claims, so all messages are new there";
 
 /// The table of this database only.
-const PRUNER: Table = ("pruner", "id locked_by locked_until handler_id key caught_up_to walked size");
+const PRUNER: Table = ("pruner", "id locked_until handler_id key walked size");
 
 /// How long switching the file to WAL mode is retried while other connections use it.
 const PATIENCE: Duration = Duration::from_secs(10);

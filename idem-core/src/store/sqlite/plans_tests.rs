@@ -83,11 +83,9 @@ async fn statements_for_each_message_scan_no_table() {
 
 #[tokio::test]
 async fn prune_walks_by_the_primary_key() {
-    for text in [prune_sql::FIND, prune_sql::COUNT, prune_sql::END] {
-        let plan = plan(text).await;
-        assert!(plan.contains("processed_messages USING PRIMARY KEY ((handler_id,key)>(?,?))"), "{plan}");
-        assert!(!plan.contains("TEMP B-TREE"), "{plan}");
-    }
+    let end = plan(prune_sql::END).await;
+    assert!(end.contains("processed_messages USING PRIMARY KEY ((handler_id,key)>(?,?))"), "{end}");
+    assert!(!end.contains("TEMP B-TREE"), "{end}");
     let delete = plan(prune_sql::DELETE).await;
     assert!(
         delete.contains("SEARCH c USING PRIMARY KEY ((handler_id,key)>(?,?) AND (handler_id,key)<(?,?))"),
