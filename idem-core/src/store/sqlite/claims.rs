@@ -3,13 +3,12 @@
 use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
+use super::Sqlite;
 use super::claims_sql::{CLAIM, EXISTING_CLAIM};
-use super::file::Answer;
 use super::handle::Query;
 use super::sql::{duration, time};
-use super::{Sqlite, Txn};
 use crate::Fingerprint;
-use crate::store::{ClaimState, Claimed, ExistingClaim, Identity, StoreError};
+use crate::store::{ClaimState, Claimed, ExistingClaim, Identity};
 
 pub(super) async fn insert(
     store: &Sqlite,
@@ -42,7 +41,7 @@ pub(super) fn bound<'q>(query: Query<'q>, identity: &Identity, state: ClaimState
 }
 
 /// Decodes the answer to a claim, which has a row if it was inserted.
-async fn claimed(
+pub(super) async fn claimed(
     store: &Sqlite,
     connection: &mut SqliteConnection,
     identity: &Identity,
@@ -52,27 +51,4 @@ async fn claimed(
         Some(row) => Ok(Claimed::New { pruned_through: row.try_get::<Option<i64>, _>(0)?.map(time) }),
         None => Ok(Claimed::Found(read(store, connection, identity).await?)),
     }
-}
-
-/// Decodes the answer to BEGIN with a claim or without one, and guards the transaction if the message is new: then a handler
-/// follows.
-pub(super) async fn begun(
-    store: &Sqlite,
-    txn: &mut Txn,
-    answer: Answer,
-    claim: Option<&Identity>,
-) -> Result<Claimed, StoreError> {
-    let Answer { finished, row, error } = answer;
-    let of_claim = |error| store.file.fault_of_message(error);
-    let claimed = match (error, claim) {
-        // Only BEGIN has finished.
-        (Some(error), Some(_)) if finished == 1 => return Err(of_claim(error)),
-        (Some(error), _) => return Err(store.file.fault(error)),
-        (None, Some(claim)) => claimed(store, txn.connection(), claim, row).await.map_err(of_claim)?,
-        (None, None) => Claimed::New { pruned_through: None },
-    };
-    if claimed.is_new() {
-        txn.mark_guarded(claim);
-    }
-    Ok(claimed)
 }

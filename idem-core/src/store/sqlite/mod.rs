@@ -8,7 +8,7 @@
 //! | `file` | the single writer of a file, and its queue |
 //! | `session` | what a handler can leave on its connection |
 //! | `watch` | hooks that track a connection's transactions |
-//! | `transactions`, `txn`, `begin`, `claims`, `claims_sql` | begin, claim, guard, commit, rollback |
+//! | `transactions`, `txn`, `claims`, `claims_sql` | begin, claim, guard, commit, rollback |
 //! | `inbox_rows`, `inbox_sql`, `calls_sql` | inbox rows, also in their call phase |
 //! | `outbox_rows`, `outbox_sql`, `local` | the outbox, for handlers, relays and operators, and messages for other handlers |
 //! | `consumers`, `consumers_sql`, `register` | handlers, gauges, dead letters |
@@ -18,7 +18,6 @@
 //! | `plans` | tests of query plans |
 
 mod answer;
-mod begin;
 mod calls_sql;
 mod claims;
 mod claims_sql;
