@@ -1,16 +1,19 @@
-//! Consumers: their handlers, and what operators do with their dead letters.
+//! Consumers: their handlers, each of which is a small integer, and what operators do with their dead letters.
 
 use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
 use super::calls_sql::RESOLVE;
-use super::consumers_sql::{CALLS, DATE, DISCARD, FIND, KNOWN, LIST, PROCESSES, REPLAY, SEEN, STALE, STATS};
-use super::sql::{duration, ids, in_hex, row};
-use super::{Sqlite, Txn, claims, prune, register};
+use super::consumers_sql::{
+    ADD_FORMER_NAME, CALLS, DATE, DISCARD, FIND, FORGET, INTERN, KEEP, KEEP_NAME, KNOWN, LIST, NUMBER, PROCESSES,
+    RENAME, REPLAY, SEEN, STALE, STATS,
+};
+use super::sql::{duration, ids, in_hex, millis, row};
+use super::{Sqlite, Txn, claims, prune};
 use crate::store::{
-    CallAnswer, ClaimState, Consumers, Filter, HandlerId, HandlerMark, Identity, KnownHandler, Page, Pruned, Replay,
-    Replayed, Resolution, Row, Stats, StoreError, next_provider_key, tell_of_retention,
+    CallAnswer, ClaimState, Consumers, Filter, HandlerId, HandlerMark, Identity, KnownHandler, NUMBERS, Page, Pruned,
+    Replay, Replayed, Resolution, Row, Stats, StoreError, next_provider_key, number, tell_of_retention,
 };
 use crate::{Fingerprint, Reason};
 
@@ -19,23 +22,40 @@ impl Consumers for Sqlite {
         let work = async |store: &Self, txn: &mut Txn| {
             let mut handlers = Vec::with_capacity(names.len());
             for name in names {
-                handlers.push(register::intern(store, txn.connection(), consumer, name).await?);
+                handlers.push(store.intern(txn.connection(), consumer, name).await?);
             }
             Ok(handlers)
         };
         let handlers = self.in_transaction(work).await?;
-        let known = self.handlers(Some(consumer)).await?.into_iter();
-        let stored = known.filter(|known| handlers.contains(&known.id)).map(|known| known.retention).max();
-        tell_of_retention(consumer, self.retention, stored.flatten(), |millis| {
+        let stored = handlers.iter().map(|(_, retention)| *retention).max().flatten().map(duration);
+        tell_of_retention(consumer, self.retention, stored, |millis| {
             let (table, consumer) = (self.prefix.as_str(), consumer.replace('\'', "''"));
             format!("UPDATE {table}handlers SET retention = {millis} WHERE consumer = '{consumer}'")
         });
-        Ok(handlers)
+        Ok(handlers.into_iter().map(|(id, _)| HandlerId(id)).collect())
     }
 
     async fn rename(&self, consumer: &str, old: &str, new: &str) -> Result<bool, StoreError> {
-        self.in_transaction(async |store, txn| register::rename(store, txn.connection(), consumer, old, new).await)
-            .await
+        let rename = async |store: &Self, txn: &mut Txn| {
+            let before = store.number(txn.connection(), consumer, old).await?.map(|(id, _)| id);
+            let after = store.number(txn.connection(), consumer, new).await?.map(|(id, _)| id);
+            let (id, is_old) = match (before, after) {
+                (Some(before), Some(after)) if before == after => return Ok(true),
+                (Some(before), Some(after)) if store.forget(txn.connection(), after).await? => (before, true),
+                (Some(before), Some(after)) if store.forget(txn.connection(), before).await? => (after, false),
+                (Some(_), Some(_)) => return Ok(false),
+                (Some(before), None) => (before, true),
+                (None, Some(after)) => (after, false),
+                (None, None) => (store.intern(txn.connection(), consumer, new).await?.0, false),
+            };
+            if is_old {
+                store.query(KEEP_NAME).bind(id).execute(txn.connection()).await?;
+            }
+            let (statement, name) = if is_old { (RENAME, new) } else { (ADD_FORMER_NAME, old) };
+            store.query(statement).bind(id).bind(name).execute(txn.connection()).await?;
+            Ok(true)
+        };
+        self.in_transaction(rename).await
     }
 
     /// Reads first, because reading never waits: then only one of the file's workers has to write that it has them.
@@ -140,6 +160,41 @@ impl Consumers for Sqlite {
 }
 
 impl Sqlite {
+    /// Interns the name of a handler, and raises its retention, on this connection. Returns the number of the handler, and the
+    /// retention that it had.
+    pub(super) async fn intern(
+        &self,
+        connection: &mut SqliteConnection,
+        consumer: &str,
+        name: &str,
+    ) -> Result<(i32, Option<i64>), sqlx::Error> {
+        let retention = millis(self.retention);
+        for attempt in 0..=NUMBERS {
+            if let Some(known) = self.number(&mut *connection, consumer, name).await? {
+                self.query(KEEP).bind(known.0).bind(retention).execute(connection).await?;
+                return Ok(known);
+            }
+            let query = self.query(INTERN).bind(consumer).bind(name).bind(retention);
+            query.bind(number(&[consumer, name], attempt)).execute(&mut *connection).await?;
+        }
+        Err(sqlx::Error::RowNotFound)
+    }
+
+    /// Returns the number and the retention of a handler by its name, also by a former one.
+    async fn number(
+        &self,
+        connection: &mut SqliteConnection,
+        consumer: &str,
+        name: &str,
+    ) -> Result<Option<(i32, Option<i64>)>, sqlx::Error> {
+        sqlx::query_as(self.prefix.sql(NUMBER)).bind(consumer).bind(name).fetch_optional(connection).await
+    }
+
+    /// Deletes a handler to which nothing belongs. Returns whether it has done so.
+    async fn forget(&self, connection: &mut SqliteConnection, id: i32) -> Result<bool, sqlx::Error> {
+        Ok(self.query(FORGET).bind(id).execute(connection).await?.rows_affected() == 1)
+    }
+
     /// Runs in one transaction. A conflict row and a row without a key own no claim: the claim of that key belongs to
     /// another message.
     async fn delete_dead(&self, consumer: &str, id: i64, resolved: Option<Uuid>) -> Result<bool, StoreError> {

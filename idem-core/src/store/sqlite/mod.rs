@@ -11,7 +11,7 @@
 //! | `transactions`, `txn`, `claims`, `claims_sql` | begin, claim, guard, commit, rollback |
 //! | `inbox_rows`, `inbox_sql`, `calls_sql` | inbox rows, also in their call phase |
 //! | `outbox_rows`, `outbox_sql`, `local` | the outbox, for handlers, relays and operators, and messages for other handlers |
-//! | `consumers`, `consumers_sql`, `register` | handlers, gauges, dead letters |
+//! | `consumers`, `consumers_sql` | handlers, gauges, dead letters |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune`, `prune_sql` | removing old claims |
 //! | `sql`, `answer` | texts, values, errors |
@@ -35,7 +35,6 @@ mod outbox_sql;
 mod own;
 mod prune;
 mod prune_sql;
-mod register;
 mod session;
 mod sql;
 mod transactions;

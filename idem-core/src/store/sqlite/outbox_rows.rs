@@ -45,16 +45,15 @@ pub(super) async fn intern(
     connection: &mut SqliteConnection,
     name: &str,
 ) -> Result<OutboxId, sqlx::Error> {
-    let find = || sqlx::query_as(store.prefix.sql(FIND)).bind(name);
-    for attempt in 0..NUMBERS {
-        if let Some((number, namespace)) = find().fetch_optional(&mut *connection).await? {
+    for attempt in 0..=NUMBERS {
+        let find = sqlx::query_as(store.prefix.sql(FIND)).bind(name);
+        if let Some((number, namespace)) = find.fetch_optional(&mut *connection).await? {
             return Ok(OutboxId { number, namespace });
         }
         let register = store.query(REGISTER).bind(name).bind(Uuid::new_v4());
         register.bind(number(&[name], attempt)).execute(&mut *connection).await?;
     }
-    let (number, namespace) = find().fetch_one(&mut *connection).await?;
-    Ok(OutboxId { number, namespace })
+    Err(sqlx::Error::RowNotFound)
 }
 
 impl OutboxRows for Sqlite {

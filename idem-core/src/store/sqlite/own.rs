@@ -3,9 +3,9 @@
 use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnection;
 
-use super::{Sqlite, claims, outbox_rows, outbox_sql, register};
+use super::{Sqlite, claims, outbox_rows, outbox_sql};
 use crate::outbox::{Outgoing, StoreOutbox};
-use crate::store::{ClaimState, Claimed, Identity, OwnClaim, StoreError, check_transaction, checked};
+use crate::store::{ClaimState, Claimed, HandlerId, Identity, OwnClaim, StoreError, check_transaction, checked};
 use crate::{Error, Fingerprint, Key, KeyError};
 
 impl Sqlite {
@@ -66,10 +66,10 @@ impl Sqlite {
         }
         let failed = |error: sqlx::Error| Error::database("could not claim a message", error);
         // On this connection: another one would wait for its transaction.
-        let handler = register::intern(self, connection, consumer, handler).await.map_err(failed)?;
+        let (handler, _) = self.intern(connection, consumer, handler).await.map_err(failed)?;
         // Behind a statement: sqlx counts in the connection's thread.
         check_transaction(connection.is_in_transaction())?;
-        let identity = Identity { handler, key, fingerprint };
+        let identity = Identity { handler: HandlerId(handler), key, fingerprint };
         for _ in 0..3 {
             match claims::insert(self, connection, &identity, ClaimState::Processed).await.map_err(failed)? {
                 Claimed::New { .. } => return Ok(OwnClaim::New),
