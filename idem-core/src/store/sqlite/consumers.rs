@@ -61,8 +61,7 @@ impl Consumers for Sqlite {
     /// Reads first, because reading never waits: then only one of the file's workers has to write that it has them.
     async fn mark(&self, handlers: &[HandlerId], mark: HandlerMark) -> Result<bool, StoreError> {
         let handlers = ids(handlers);
-        let stale = |row: &SqliteRow| Ok((row.try_get::<i64, _>(0)?, row.try_get::<bool, _>(1)?));
-        let (stale, are_there) = self.read_one(self.query(STALE).bind(&handlers), stale).await?;
+        let (stale, are_there): (i64, bool) = self.read_one(self.query(STALE).bind(&handlers)).await?;
         let change = match mark {
             HandlerMark::Seen if stale == 0 => return Ok(are_there),
             HandlerMark::Seen => SEEN,
@@ -91,12 +90,10 @@ impl Consumers for Sqlite {
     }
 
     async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
-        let stats = |row: &SqliteRow| {
-            let count = |column| row.try_get::<i64, _>(column).map(|count| u64::try_from(count).unwrap_or(0));
-            let oldest_due = row.try_get::<Option<i64>, _>("oldest")?.map(duration);
-            Ok(Stats { scheduled: count("scheduled")?, dead: count("dead")?, oldest_due })
-        };
-        self.read_one(self.query(STATS).bind(ids(handlers)), stats).await
+        let stats: (i64, i64, Option<i64>) = self.read_one(self.query(STATS).bind(ids(handlers))).await?;
+        let (scheduled, dead, oldest) = stats;
+        let (scheduled, dead) = (scheduled.unsigned_abs(), dead.unsigned_abs());
+        Ok(Stats { scheduled, dead, oldest_due: oldest.map(duration) })
     }
 
     async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {

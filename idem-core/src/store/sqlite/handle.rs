@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::ConnectOptions as _;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::{ConnectOptions as _, FromRow};
 
 use super::file::{File, PING_TIMEOUT};
 use super::sql::{Prefix, rows};
@@ -72,13 +72,9 @@ impl Sqlite {
         self.read(async move |_, reader| query.fetch_all(reader).await?.iter().map(decode).collect()).await
     }
 
-    /// Reads the one row of a statement.
-    pub(super) async fn read_one<T>(
-        &self,
-        query: Query<'_>,
-        decode: impl FnOnce(&SqliteRow) -> Result<T, sqlx::Error>,
-    ) -> Result<T, StoreError> {
-        self.read(async move |_, reader| decode(&query.fetch_one(reader).await?)).await
+    /// Reads the one row of a statement, as a tuple.
+    pub(super) async fn read_one<T: for<'r> FromRow<'r, SqliteRow>>(&self, query: Query<'_>) -> Result<T, StoreError> {
+        self.read(async move |_, reader| T::from_row(&query.fetch_one(reader).await?)).await
     }
 
     /// Runs statements on the connection for reading, which no writer blocks.

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sqlx::Row as _;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::sql::{duration, ids, json, millis, row, since_epoch};
@@ -83,11 +82,9 @@ impl InboxRows for Sqlite {
     /// It needs no bound: what was deleted from an index is not in the way of later searches, whatever others still read.
     async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, _: LookBack) -> Result<DueRows, StoreError> {
         let query = self.query(inbox_sql::POLL_DUE).bind(ids(handlers)).bind(MAX_STARTS);
-        let due = |row: &SqliteRow| {
-            let (ordinary, suspect) = (row.try_get("ordinary")?, row.try_get("suspect")?);
-            Ok(DueRows { ordinary, suspect, alone: row.try_get("alone")?, crashed: row.try_get("crashed")? })
-        };
-        self.read_one(query.bind(millis(lease.saturating_mul(CRASHED_LEASES))), due).await
+        let query = query.bind(millis(lease.saturating_mul(CRASHED_LEASES)));
+        let (ordinary, suspect, alone, crashed) = self.read_one(query).await?;
+        Ok(DueRows { ordinary, suspect, alone, crashed })
     }
 
     async fn take(
@@ -113,7 +110,7 @@ impl InboxRows for Sqlite {
         token: Uuid,
     ) -> Result<TakenCalls, StoreError> {
         let handlers: Vec<_> = callers.iter().map(|caller| caller.handler).collect();
-        let is_due: bool = self.read_one(self.query(calls_sql::DUE).bind(ids(&handlers)), |row| row.try_get(0)).await?;
+        let (is_due,): (bool,) = self.read_one(self.query(calls_sql::DUE).bind(ids(&handlers))).await?;
         if !is_due {
             return Ok(TakenCalls::new(Vec::new(), Instant::now()));
         }
@@ -150,8 +147,7 @@ impl InboxRows for Sqlite {
     /// Reads first: nearly always there are none, and there is one writer.
     async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {
         let handlers = ids(handlers);
-        let count = |row: &SqliteRow| Ok((row.try_get::<i64, _>(0)?, row.try_get::<i64, _>(1)?));
-        let (unused, in_doubt) = self.read_one(self.query(calls_sql::LEFT).bind(&handlers), count).await?;
+        let (unused, in_doubt): (i64, i64) = self.read_one(self.query(calls_sql::LEFT).bind(&handlers)).await?;
         let released = match unused {
             0 => 0,
             _ => self.change(self.query(calls_sql::RELEASE).bind(&handlers).bind(RELEASED_AT_ONCE)).await?,

@@ -83,7 +83,7 @@ impl OutboxRows for Sqlite {
             return Ok(if changed > 0 { LeaseAnswer::Held } else { LeaseAnswer::Unknown });
         };
         // A relay that stands by asks each second, and must not wait for the writer, nor keep it from handlers.
-        let found: Option<i64> = self.read_one(self.of(FREE, outbox).bind(token), |row| row.try_get(0)).await?;
+        let (found,): (Option<i64>,) = self.read_one(self.of(FREE, outbox).bind(token)).await?;
         match found {
             None => Ok(LeaseAnswer::Unknown),
             Some(1) => Ok(LeaseAnswer::Other),
@@ -170,12 +170,11 @@ impl OutboxRows for Sqlite {
     }
 
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
-        let stats = |row: &SqliteRow| {
-            let count = |at: usize| row.try_get::<i64, _>(at).map(i64::unsigned_abs);
-            let age = |at: usize| row.try_get::<Option<i64>, _>(at).map(|age| age.map(duration));
-            Ok(OutboxStats { waiting: count(0)?, oldest: age(1)?, dead: count(2)?, relay_seen: age(3)? })
-        };
-        self.read_one(self.of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX)), stats).await
+        let query = self.of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let (waiting, oldest, dead, seen): (i64, Option<i64>, i64, Option<i64>) = self.read_one(query).await?;
+        let ([waiting, dead], [oldest, relay_seen]) =
+            ([waiting, dead].map(i64::unsigned_abs), [oldest, seen].map(|age| age.map(duration)));
+        Ok(OutboxStats { waiting, oldest, dead, relay_seen })
     }
 
     async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
