@@ -149,20 +149,14 @@ impl OutboxRows for Sqlite {
         self.in_transaction(async |store, txn| {
             for PublishFailure { row, attempts, next, error } in failures {
                 let of = |text| store.of_row(text, outbox, token, *row);
+                let failed = of(if next.is_some() { RETRY } else { BURY }).bind(error_text(error)).bind(*attempts);
                 match next {
-                    Some(due) => {
-                        of(RETRY)
-                            .bind(millis(*due))
-                            .bind(error_text(error))
-                            .bind(*attempts)
-                            .execute(txn.connection())
-                            .await?;
-                    }
+                    Some(due) => failed.bind(millis(*due)).execute(txn.connection()).await?,
                     None => {
-                        of(BURY).bind(error_text(error)).bind(*attempts).execute(txn.connection()).await?;
-                        of(DELETE).execute(txn.connection()).await?;
+                        failed.execute(txn.connection()).await?;
+                        of(DELETE).execute(txn.connection()).await?
                     }
-                }
+                };
             }
             Ok(())
         })

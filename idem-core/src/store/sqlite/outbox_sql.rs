@@ -91,7 +91,7 @@ WHERE outbox_id = ?1 AND id = ?3 AND message_id = ?4 AND EXISTS (
 )"#;
 
 pub(super) const RETRY: &str = r#"
-UPDATE "idem_outbox_messages" SET attempts = max(attempts, ?7), run_at = {now} + ?5, error = ?6
+UPDATE "idem_outbox_messages" SET attempts = max(attempts, ?6), run_at = {now} + ?7, error = ?5
 WHERE outbox_id = ?1 AND id = ?3 AND message_id = ?4 AND EXISTS (
     SELECT 1 FROM "idem_outboxes" WHERE id = ?1 AND locked_by = ?2
 )"#;
