@@ -10,7 +10,7 @@
 //! | `watch` | hooks that track a connection's transactions |
 //! | `transactions`, `txn`, `claims`, `claims_sql` | begin, claim, guard, commit, rollback |
 //! | `inbox_rows`, `inbox_sql`, `calls_sql` | inbox rows, also in their call phase |
-//! | `outbox_rows`, `outbox_sql`, `local` | the outbox, for handlers, relays and operators, and messages for other handlers |
+//! | `outbox_rows`, `outbox_sql` | the outbox, for handlers, relays and operators |
 //! | `consumers`, `consumers_sql` | handlers, gauges, dead letters |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune`, `prune_sql` | removing old claims |
@@ -27,7 +27,6 @@ mod file;
 mod handle;
 mod inbox_rows;
 mod inbox_sql;
-mod local;
 mod migrate;
 mod options;
 mod outbox_rows;

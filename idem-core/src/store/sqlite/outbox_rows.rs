@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::handle::Query;
 use super::outbox_sql::{
-    BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FIND, FREE, HIGHEST, IN_ORDER, LEASE, NewRow, OF_KEYS, READ, REGISTER,
-    RELEASE, REPLAY, RETRY, SHOW, STATS, TO_DESTINATION, UNREAD,
+    BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FIND, FREE, HIGHEST, IN_ORDER, LEASE, OF_KEYS, READ, REGISTER, RELEASE,
+    REPLAY, RETRY, SHOW, STAGE, STATS, TO_DESTINATION, UNREAD,
 };
 use super::sql::{duration, in_hex, json, millis, time};
 use super::{Sqlite, Txn};
@@ -25,6 +25,9 @@ use crate::store::{
 /// The most bytes of payloads and headers that one read brings. The file has one connection for reading, and workers wait for
 /// it to look for due rows and to find out whether the database answers.
 const AT_ONCE: u64 = 8 * 1024 * 1024;
+
+/// How many rows one statement inserts: SQLite binds at most 32,766 values.
+const INSERTED: usize = 4000;
 
 fn message(row: &SqliteRow) -> Result<StagedMessage, sqlx::Error> {
     let message = envelope::open(
@@ -56,6 +59,27 @@ pub(super) async fn intern(
     Err(sqlx::Error::RowNotFound)
 }
 
+/// Inserts messages in their order.
+pub(super) async fn insert(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    messages: &[(OutboxId, StagedMessage)],
+) -> Result<(), sqlx::Error> {
+    // Many with one statement, so that none of them or all are inserted, even if the caller's future is dropped.
+    for messages in messages.chunks(INSERTED) {
+        let values = vec!["(?, ?, {now}, ?, ?, ?, ?)"; messages.len()].join(", ");
+        // Each of another length is another text.
+        let mut query = store.query(&format!("{STAGE}{values}")).persistent(messages.len() == 1);
+        for (outbox, message) in messages {
+            query = query.bind(outbox.number).bind(message.id()).bind(message.to());
+            query = query.bind(message.key().map_or(&[][..], |key| key.as_bytes()));
+            query = query.bind(envelope::seal(message.message())).bind(message.payload().as_ref());
+        }
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
 impl OutboxRows for Sqlite {
     async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
         let failed = |fault: StoreError| Error::database(format!("could not register the outbox {name:?}"), fault);
@@ -66,7 +90,8 @@ impl OutboxRows for Sqlite {
     }
 
     fn stage(&self, txn: &mut Txn, outbox: OutboxId, outgoing: Vec<StagedMessage>, local: Vec<LocalMessage>) {
-        txn.stage(outgoing.into_iter().map(|message| NewRow { outbox, message }), local);
+        txn.staged.extend(outgoing.into_iter().map(|message| (outbox, message)));
+        txn.local.extend(local);
     }
 
     async fn lease_outbox(

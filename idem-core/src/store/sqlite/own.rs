@@ -3,7 +3,7 @@
 use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnection;
 
-use super::{Sqlite, claims, outbox_rows, outbox_sql};
+use super::{Sqlite, claims, outbox_rows};
 use crate::outbox::{Outgoing, StoreOutbox};
 use crate::store::{ClaimState, Claimed, HandlerId, Identity, OwnClaim, StoreError, check_transaction, checked};
 use crate::{Error, Fingerprint, Key, KeyError};
@@ -112,8 +112,8 @@ impl StoreOutbox<Sqlite> {
         // Behind a statement: sqlx counts in the connection's thread.
         check_transaction(connection.is_in_transaction())?;
         let messages = checked(messages, self.store.facts.bell.limit(outbox))?;
-        let rows: Vec<_> = messages.into_iter().map(|message| outbox_sql::NewRow { outbox, message }).collect();
-        outbox_sql::insert(&self.store, connection, &rows).await.map_err(failed)?;
+        let messages: Vec<_> = messages.into_iter().map(|message| (outbox, message)).collect();
+        outbox_rows::insert(&self.store, connection, &messages).await.map_err(failed)?;
         self.look_for_relay(outbox);
         Ok(())
     }

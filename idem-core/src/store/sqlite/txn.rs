@@ -1,15 +1,19 @@
 //! An open transaction, and its end if it is not committed.
 
 use std::fmt;
+use std::time::Duration;
 
 use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnection;
 
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
 use super::file::Connection;
-use super::outbox_sql::{NewRow, insert};
-use super::{Sqlite, claims, local};
-use crate::store::{CommitResult, Identity, LocalMessage, UNBEGUN, Unscheduled};
+use super::{Sqlite, claims, inbox_rows, outbox_rows};
+use crate::Reason;
+use crate::outbox::StagedMessage;
+use crate::store::{
+    ClaimState, Claimed, CommitResult, Identity, LOCAL_CONFLICT, LocalMessage, NewRow, OutboxId, UNBEGUN, Unscheduled,
+};
 
 /// An open transaction, begun with `BEGIN IMMEDIATE`; it is the single writer of the file until it ends. Dropping it
 /// interrupts the running statement and closes the connection.
@@ -24,9 +28,9 @@ pub struct Txn {
     /// Whether several handlers share it.
     pub(super) shared: bool,
     /// The messages that COMMIT writes.
-    staged: Vec<NewRow>,
+    pub(super) staged: Vec<(OutboxId, StagedMessage)>,
     /// Those of them that are for other handlers.
-    local: Vec<LocalMessage>,
+    pub(super) local: Vec<LocalMessage>,
 }
 
 impl fmt::Debug for Txn {
@@ -51,12 +55,6 @@ impl Txn {
     pub(super) fn lend(&mut self) -> &mut SqliteConnection {
         self.lent = true;
         self.connection.raw()
-    }
-
-    /// Adds messages that the commit writes, and sets those for other handlers.
-    pub(super) fn stage(&mut self, rows: impl IntoIterator<Item = NewRow>, local: Vec<LocalMessage>) {
-        self.staged.extend(rows);
-        self.local.extend(local);
     }
 
     /// Returns whether it has staged messages.
@@ -101,11 +99,26 @@ pub(super) async fn not_committed(store: &Sqlite, mut txn: Txn, error: sqlx::Err
     committed
 }
 
-/// Writes the messages that the handlers have staged.
+/// Writes the messages that the handlers have staged. Those for other handlers are claimed, undated, and stored if their claim is
+/// new. Returns how many of them do not run. The transaction is the only writer, so no claim is made or removed meanwhile.
 pub(super) async fn write(store: &Sqlite, txn: &mut Txn) -> Result<Unscheduled, sqlx::Error> {
-    let (local, staged) = (std::mem::take(&mut txn.local), std::mem::take(&mut txn.staged));
-    let unscheduled = local::insert(store, txn.connection(), &local).await?;
-    insert(store, txn.connection(), &staged).await?;
+    let mut unscheduled = Unscheduled::default();
+    for LocalMessage { identity, delivery, provider_key } in std::mem::take(&mut txn.local) {
+        let row = match claims::insert(store, txn.connection(), &identity, ClaimState::Waiting).await? {
+            Claimed::Found(Some(existing)) if identity.is_copy(existing.fingerprint) => {
+                unscheduled.duplicates += 1;
+                continue;
+            }
+            Claimed::Found(_) => {
+                unscheduled.conflicts += 1;
+                NewRow::new(&identity, &delivery, Err(Reason::Conflict)).with_attempts(0, LOCAL_CONFLICT)
+            }
+            Claimed::New { .. } => NewRow { provider_key, ..NewRow::new(&identity, &delivery, Ok(Duration::ZERO)) },
+        };
+        inbox_rows::insert(store, txn.connection(), &row).await?;
+    }
+    let staged = std::mem::take(&mut txn.staged);
+    outbox_rows::insert(store, txn.connection(), &staged).await?;
     Ok(unscheduled)
 }
 
