@@ -60,21 +60,18 @@ SELECT *, has_claims OR pruned_through IS NOT NULL AS has_processed FROM (
 
 /// Counts in the four partial indexes, so that payloads are not read.
 pub(super) const STATS: &str = r#"
-SELECT
-    (SELECT count(*) FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {ordinary})
-    + (SELECT count(*) FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {suspect})
-    + (SELECT count(*) FROM "idem_inbox_messages"
-       WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'calling') AS scheduled,
+SELECT sum(scheduled),
     (SELECT count(*) FROM "idem_inbox_messages"
-     WHERE +handler_id IN (SELECT value FROM json_each(?1)) AND state = 'dead') AS dead,
-    {now} - (SELECT min(due) FROM (
-        SELECT (SELECT min({due}) FROM "idem_inbox_messages" WHERE handler_id = h.value AND {ordinary}) AS due
-        FROM json_each(?1) AS h
-        UNION ALL SELECT (SELECT min({due}) FROM "idem_inbox_messages" WHERE handler_id = h.value AND {suspect})
-        FROM json_each(?1) AS h
-        UNION ALL SELECT (SELECT min({due}) FROM "idem_inbox_messages" WHERE handler_id = h.value AND state = 'calling')
-        FROM json_each(?1) AS h
-    ) WHERE due <= {now}) AS oldest"#;
+     WHERE +handler_id IN (SELECT value FROM json_each(?1)) AND state = 'dead'),
+    {now} - min(due)
+FROM (
+    SELECT count(*) AS scheduled, min({due}) FILTER (WHERE {due} <= {now}) AS due
+    FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {ordinary}
+    UNION ALL SELECT count(*), min({due}) FILTER (WHERE {due} <= {now})
+    FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {suspect}
+    UNION ALL SELECT count(*), min({due}) FILTER (WHERE {due} <= {now})
+    FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'calling'
+)"#;
 
 /// Before a condition takes the place of `{which}`. The plus keeps the planner from using an index by handler, after which it
 /// would have to sort all rows.
