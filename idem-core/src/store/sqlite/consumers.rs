@@ -106,15 +106,15 @@ impl Consumers for Sqlite {
     /// For another key, claims it for the row, then moves the row to it; from then on the row owns its claim.
     async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Result<Replayed, StoreError> {
         let replay = async |store: &Self, txn: &mut Txn| {
-            let row = store.query(FIND).bind(id).bind(consumer).fetch_optional(txn.connection()).await?;
-            let Some(row) = row else { return Ok(Replayed::NotFound) };
-            let reason = Reason::parse(row.try_get("reason")?);
+            let find = sqlx::query_as::<_, (i32, Vec<u8>, String)>(store.prefix.sql(FIND)).bind(id).bind(consumer);
+            let found = find.fetch_optional(txn.connection()).await?;
+            let Some((handler, fingerprint, reason)) = found else { return Ok(Replayed::NotFound) };
+            let reason = Reason::parse(&reason);
             let key = match how {
                 Replay::As(_) if reason != Some(Reason::Conflict) => return Ok(Replayed::NotFound),
                 Replay::As(key) => {
-                    let handler = HandlerId(row.try_get("handler_id")?);
-                    let fingerprint = Fingerprint::stored(row.try_get("fingerprint")?);
-                    let identity = Identity { handler, key: key.clone(), fingerprint };
+                    let fingerprint = Fingerprint::stored(&fingerprint);
+                    let identity = Identity { handler: HandlerId(handler), key: key.clone(), fingerprint };
                     if !claims::insert(store, txn.connection(), &identity, ClaimState::Waiting).await?.is_new() {
                         return Ok(Replayed::KeyTaken);
                     }
@@ -196,14 +196,11 @@ impl Sqlite {
     /// another message.
     async fn delete_dead(&self, consumer: &str, id: i64, resolved: Option<Uuid>) -> Result<bool, StoreError> {
         let delete = async |store: &Self, txn: &mut Txn| {
-            let query = store.query(DISCARD).bind(id).bind(consumer).bind(resolved);
-            let Some(row) = query.fetch_optional(txn.connection()).await? else { return Ok(false) };
-            let key: &[u8] = row.try_get("key")?;
-            let reason: &str = row.try_get("reason")?;
+            let query = sqlx::query_as::<_, (i32, Vec<u8>, String)>(store.prefix.sql(DISCARD)).bind(id).bind(consumer);
+            let gone = query.bind(resolved).fetch_optional(txn.connection()).await?;
+            let Some((handler, key, reason)) = gone else { return Ok(false) };
             if reason != Reason::Conflict.as_str() && !key.is_empty() {
-                let handler: i32 = row.try_get("handler_id")?;
-                let date = store.query(DATE).bind(handler).bind(key);
-                date.execute(txn.connection()).await?;
+                store.query(DATE).bind(handler).bind(key).execute(txn.connection()).await?;
             }
             Ok(true)
         };
