@@ -1,11 +1,7 @@
 //! The statements of external calls.
 
-pub(super) const DUE: &str = r#"
-SELECT EXISTS (
-    SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.value AND state = 'calling' AND {due} <= +{now}
-    )
-)"#;
+/// The rows that are due.
+pub(super) const DUE: &str = "state = 'calling' AND {due} <= +{now}";
 
 /// The oldest rows of all handlers, searched as those of an ordinary take are.
 pub(super) const FIND: &str = r#"

@@ -20,21 +20,13 @@ pub(super) async fn insert(
     connection: &mut SqliteConnection,
     row: &NewRow<'_>,
 ) -> Result<i64, sqlx::Error> {
-    let query = sqlx::query_scalar(store.prefix.sql(inbox_sql::INSERT))
-        .bind(row.identity.handler.0)
-        .bind(row.identity.key.as_bytes())
-        .bind(row.identity.fingerprint.as_bytes())
-        .bind(row.delivery.payload().as_ref())
-        .bind(envelope::seal(row.delivery))
-        .bind(row.attempts)
-        .bind(error_text(row.error))
-        .bind(row.state.err().map(Reason::as_str))
-        .bind(row.state.map_or(0, millis))
-        .bind(row.provider_key)
-        .bind(row.answer.map(CallAnswer::as_bytes))
-        .bind(row.call_name)
-        .bind(row.called_at.map(since_epoch))
-        .bind(row.calls);
+    let Identity { handler, key, fingerprint } = row.identity;
+    let query = sqlx::query_scalar(store.prefix.sql(inbox_sql::INSERT)).bind(handler.0).bind(key.as_bytes());
+    let query = query.bind(fingerprint.as_bytes()).bind(row.delivery.payload().as_ref());
+    let query = query.bind(envelope::seal(row.delivery)).bind(row.attempts).bind(error_text(row.error));
+    let query = query.bind(row.state.err().map(Reason::as_str)).bind(row.state.map_or(0, millis));
+    let query = query.bind(row.provider_key).bind(row.answer.map(CallAnswer::as_bytes)).bind(row.call_name);
+    let query = query.bind(row.called_at.map(since_epoch)).bind(row.calls);
     query.fetch_one(connection).await
 }
 
@@ -81,7 +73,7 @@ impl InboxRows for Sqlite {
 
     /// It needs no bound: what was deleted from an index is not in the way of later searches, whatever others still read.
     async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, _: LookBack) -> Result<DueRows, StoreError> {
-        let query = self.query(inbox_sql::POLL_DUE).bind(ids(handlers)).bind(MAX_STARTS);
+        let query = self.query(&inbox_sql::poll_due()).bind(ids(handlers)).bind(MAX_STARTS);
         let query = query.bind(millis(lease.saturating_mul(CRASHED_LEASES)));
         let (ordinary, suspect, alone, crashed) = self.read_one(query).await?;
         Ok(DueRows { ordinary, suspect, alone, crashed })
@@ -110,7 +102,8 @@ impl InboxRows for Sqlite {
         token: Uuid,
     ) -> Result<TakenCalls, StoreError> {
         let handlers: Vec<_> = callers.iter().map(|caller| caller.handler).collect();
-        let (is_due,): (bool,) = self.read_one(self.query(calls_sql::DUE).bind(ids(&handlers))).await?;
+        let is_due = format!("SELECT {}", inbox_sql::has(calls_sql::DUE));
+        let (is_due,): (bool,) = self.read_one(self.query(&is_due).bind(ids(&handlers))).await?;
         if !is_due {
             return Ok(TakenCalls::new(Vec::new(), Instant::now()));
         }
@@ -203,19 +196,10 @@ impl InboxRows for Sqlite {
 impl Sqlite {
     async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
         let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
-        let query = self
-            .query(calls_sql::RECORD)
-            .bind(row.id)
-            .bind(row.locked_by)
-            .bind(i64::from(*is_attempt))
-            .bind(answer.as_ref().map(CallAnswer::as_bytes))
-            .bind(millis(next.unwrap_or_default()))
-            .bind(next.err().map(Reason::as_str))
-            .bind(error.as_deref().map(error_text))
-            .bind(*is_unused)
-            .bind(*in_doubt)
-            .bind(*is_question)
-            .bind(row.provider_key);
-        Ok(self.change(query).await? == 1)
+        let query = self.query(calls_sql::RECORD).bind(row.id).bind(row.locked_by).bind(i64::from(*is_attempt));
+        let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(millis(next.unwrap_or_default()));
+        let query = query.bind(next.err().map(Reason::as_str)).bind(error.as_deref().map(error_text));
+        let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question);
+        Ok(self.change(query.bind(row.provider_key)).await? == 1)
     }
 }

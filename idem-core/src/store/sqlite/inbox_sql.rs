@@ -25,25 +25,27 @@ pub(super) const DATE: &str =
 
 // ===== in autocommit =====
 
+/// Whether one of the handlers has such a row.
+pub(super) fn has(which: &str) -> String {
+    format!(
+        r#"EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
+    SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.value AND {which}
+))"#
+    )
+}
+
 /// The plus takes its affinity from the clock, here and below: otherwise SQLite compares in a way for which it does not search an
 /// index of an expression.
-pub(super) const POLL_DUE: &str = r#"
-SELECT
-    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.value AND {ordinary} AND {due} <= +{now}
-    )) AS ordinary,
-    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages"
-        WHERE handler_id = h.value AND {suspect} AND crash_count <= 1 AND {due} <= +{now}
-    )) AS suspect,
-    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages"
-        WHERE handler_id = h.value AND {suspect} AND crash_count > 1 AND crash_count < ?2 AND {due} <= +{now}
-    )) AS alone,
-    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages"
-        WHERE handler_id = h.value AND {suspect} AND crash_count >= ?2 AND {due} < {now} - ?3
-    )) AS crashed"#;
+pub(super) fn poll_due() -> String {
+    let [ordinary, suspect, alone, crashed] = [
+        "{ordinary} AND {due} <= +{now}",
+        "{suspect} AND crash_count <= 1 AND {due} <= +{now}",
+        "{suspect} AND crash_count > 1 AND crash_count < ?2 AND {due} <= +{now}",
+        "{suspect} AND crash_count >= ?2 AND {due} < {now} - ?3",
+    ]
+    .map(has);
+    format!("SELECT {ordinary}, {suspect}, {alone}, {crashed}")
+}
 
 /// The inner query runs once per handler, so that the index finds its earliest rows, regardless of how many rows are
 /// due and of the rows of other consumers. SQLite has no LATERAL, and an `IN` list would sort all due rows. The sizes of a row

@@ -44,7 +44,8 @@ async fn a_take_reads_for_each_handler_the_earliest_rows_from_an_index_and_sorts
 
 #[tokio::test]
 async fn calls_that_are_due_are_found_in_their_index() {
-    for (text, sorts) in [(calls_sql::DUE, 0), (calls_sql::FIND, 1)] {
+    let due = format!("SELECT {}", inbox_sql::has(calls_sql::DUE));
+    for (text, sorts) in [(&*due, 0), (calls_sql::FIND, 1)] {
         let plan = plan(text).await;
         reads_no_table(&plan);
         let search = plan.find("messages_calls (handler_id=? AND <expr><?)").unwrap_or_else(|| panic!("{plan}"));
@@ -56,7 +57,7 @@ async fn calls_that_are_due_are_found_in_their_index() {
 
 #[tokio::test]
 async fn a_poll_and_dead_lettering_read_indexes_only() {
-    let due = plan(inbox_sql::POLL_DUE).await;
+    let due = plan(&inbox_sql::poll_due()).await;
     reads_no_table(&due);
     assert!(due.contains("messages_ordinary (handler_id=? AND <expr><?)"), "{due}");
     assert_eq!(due.matches("messages_suspect (handler_id=? AND <expr><?)").count(), 3, "{due}");
