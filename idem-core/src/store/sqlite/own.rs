@@ -70,21 +70,17 @@ impl Sqlite {
         // Behind a statement: sqlx counts in the connection's thread.
         check_transaction(connection.is_in_transaction())?;
         let identity = Identity { handler: HandlerId(handler), key, fingerprint };
-        for _ in 0..3 {
-            match claims::insert(self, connection, &identity, ClaimState::Processed).await.map_err(failed)? {
-                Claimed::New { .. } => return Ok(OwnClaim::New),
-                Claimed::Found(Some(existing)) => {
-                    // This transaction is the only writer, so what others do not see is its own.
-                    let committed = self.read(async |store, reader| claims::read(store, reader, &identity).await).await;
-                    let is_own =
-                        committed.map_err(|error| Error::database("could not claim a message", error))?.is_none();
-                    return Ok(OwnClaim::found(fingerprint.is_copy_of(existing.fingerprint), is_own));
-                }
-                // It was pruned in between, which needs a connection without a transaction.
-                Claimed::Found(None) => {}
+        match claims::insert(self, connection, &identity, ClaimState::Processed).await.map_err(failed)? {
+            Claimed::New { .. } => Ok(OwnClaim::New),
+            Claimed::Found(Some(existing)) => {
+                // This transaction is the only writer, so what others do not see is its own.
+                let committed = self.read(async |store, reader| claims::read(store, reader, &identity).await).await;
+                let is_own = committed.map_err(|error| Error::database("could not claim a message", error))?.is_none();
+                Ok(OwnClaim::found(fingerprint.is_copy_of(existing.fingerprint), is_own))
             }
+            // As the only writer it has made the claim, or reads it.
+            Claimed::Found(None) => Err(Error::database("could not claim a message", StoreError::LockTimeout)),
         }
-        Err(Error::database("could not claim a message", StoreError::LockTimeout))
     }
 }
 
