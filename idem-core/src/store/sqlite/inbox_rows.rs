@@ -137,14 +137,11 @@ impl InboxRows for Sqlite {
         self.in_transaction(date).await
     }
 
-    /// Reads first: nearly always there are none, and there is one writer.
     async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {
         let handlers = ids(handlers);
-        let (unused, in_doubt): (i64, i64) = self.read_one(self.query(calls_sql::LEFT).bind(&handlers)).await?;
-        let released = match unused {
-            0 => 0,
-            _ => self.change(self.query(calls_sql::RELEASE).bind(&handlers).bind(RELEASED_AT_ONCE)).await?,
-        };
+        let release = self.query(calls_sql::RELEASE).bind(&handlers).bind(RELEASED_AT_ONCE);
+        let released = self.change(release).await?;
+        let (in_doubt,): (i64,) = self.read_one(self.query(calls_sql::IN_DOUBT).bind(&handlers)).await?;
         Ok(LeftCalls::new(released, in_doubt.unsigned_abs()))
     }
 
