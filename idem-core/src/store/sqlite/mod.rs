@@ -5,8 +5,7 @@
 //! | `handle` | what all the files share: the file and its prefix |
 //! | `options` | how a store is opened |
 //! | `migrate` | the tables |
-//! | `file` | the single writer of a file, and its queue |
-//! | `session` | what a handler can leave on its connection |
+//! | `file` | the single writer of a file, its queue, and what a handler can leave on its connection |
 //! | `watch` | hooks that track a connection's transactions |
 //! | `transactions`, `txn`, `claims`, `claims_sql` | begin, claim, guard, commit, rollback |
 //! | `inbox_rows`, `inbox_sql`, `calls_sql` | inbox rows, also in their call phase |
@@ -34,7 +33,6 @@ mod outbox_sql;
 mod own;
 mod prune;
 mod prune_sql;
-mod session;
 mod sql;
 mod transactions;
 mod txn;

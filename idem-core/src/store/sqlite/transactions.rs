@@ -8,9 +8,8 @@ use sqlx::{AssertSqlSafe, Row as _};
 use super::answer::{ERROR, code, is_busy, unknown};
 use super::claims::{self, bound};
 use super::claims_sql::{REOPEN, begin_with_claim};
-use super::file::{Answer, BUSY_TIMEOUT};
+use super::file::{Answer, BUSY_TIMEOUT, CHANGED, STATE};
 use super::handle::Query;
-use super::session::{CHANGED, STATE};
 use super::txn::{ended, not_committed, write};
 use super::{Sqlite, Txn};
 use crate::store::{
