@@ -26,12 +26,9 @@ pub(super) async fn read(
     connection: &mut SqliteConnection,
     identity: &Identity,
 ) -> Result<Option<ExistingClaim>, sqlx::Error> {
-    let query = store.query(EXISTING_CLAIM).bind(identity.handler.0).bind(identity.key.as_bytes());
-    let Some(row) = query.fetch_optional(connection).await? else { return Ok(None) };
-    Ok(Some(ExistingClaim {
-        fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
-        age: row.try_get::<Option<i64>, _>("age")?.map(duration),
-    }))
+    let query = sqlx::query_as::<_, (Vec<u8>, Option<i64>)>(store.prefix.sql(EXISTING_CLAIM));
+    let found = query.bind(identity.handler.0).bind(identity.key.as_bytes()).fetch_optional(connection).await?;
+    Ok(found.map(|(found, age)| ExistingClaim { fingerprint: Fingerprint::stored(&found), age: age.map(duration) }))
 }
 
 /// Binds the values of a claim to its statement, or to a command with it.

@@ -144,7 +144,19 @@ impl Consumers for Sqlite {
         let answer = match resolution {
             Resolution::Answer(answer) => Some(answer),
             Resolution::CallAgain => None,
-            Resolution::Discard => return self.delete_dead(consumer, id, provider_key).await,
+            Resolution::Discard => {
+                // A conflict row and a row without a key own no claim: the claim of that key belongs to another message.
+                let discard = async |store: &Self, txn: &mut Txn| {
+                    let query = sqlx::query_as::<_, (i32, Vec<u8>, String)>(store.prefix.sql(DISCARD)).bind(id);
+                    let gone = query.bind(consumer).bind(provider_key).fetch_optional(txn.connection()).await?;
+                    let Some((handler, key, reason)) = gone else { return Ok(false) };
+                    if reason != Reason::Conflict.as_str() && !key.is_empty() {
+                        store.query(DATE).bind(handler).bind(key).execute(txn.connection()).await?;
+                    }
+                    Ok(true)
+                };
+                return self.in_transaction(discard).await;
+            }
         };
         let query = self.query(RESOLVE).bind(id).bind(consumer);
         let query = query.bind(answer.map(CallAnswer::as_bytes)).bind(provider_key.map(next_provider_key));
@@ -190,20 +202,5 @@ impl Sqlite {
     /// Deletes a handler to which nothing belongs. Returns whether it has done so.
     async fn forget(&self, connection: &mut SqliteConnection, id: i32) -> Result<bool, sqlx::Error> {
         Ok(self.query(FORGET).bind(id).execute(connection).await?.rows_affected() == 1)
-    }
-
-    /// Runs in one transaction. A conflict row and a row without a key own no claim: the claim of that key belongs to
-    /// another message.
-    async fn delete_dead(&self, consumer: &str, id: i64, resolved: Option<Uuid>) -> Result<bool, StoreError> {
-        let delete = async |store: &Self, txn: &mut Txn| {
-            let query = sqlx::query_as::<_, (i32, Vec<u8>, String)>(store.prefix.sql(DISCARD)).bind(id).bind(consumer);
-            let gone = query.bind(resolved).fetch_optional(txn.connection()).await?;
-            let Some((handler, key, reason)) = gone else { return Ok(false) };
-            if reason != Reason::Conflict.as_str() && !key.is_empty() {
-                store.query(DATE).bind(handler).bind(key).execute(txn.connection()).await?;
-            }
-            Ok(true)
-        };
-        self.in_transaction(delete).await
     }
 }

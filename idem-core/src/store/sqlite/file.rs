@@ -5,7 +5,7 @@
 //! busy timeout applies to other processes.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub(super) const CHANGED: &str = "a handler of a batch left a temporary table, v
 
 /// All connections of this process to one file, shared by all handles and prefixes.
 pub(super) struct File {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     pub(super) options: SqliteConnectOptions,
     writer: Arc<FairMutex<Slot>>,
     /// The connection for reading, which no writer blocks (WAL).
@@ -118,11 +118,6 @@ impl File {
         });
         files.insert(path, Arc::downgrade(&file));
         file
-    }
-
-    /// The file's path, for messages.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Waits for the writing connection. Dropping the future while it waits leaves the queue.
@@ -201,12 +196,6 @@ impl Connection {
             answer.error = Some(sqlx::Error::WorkerCrashed);
         }
         answer
-    }
-
-    /// Returns whether the connection is as it was before any handler used it.
-    pub(super) async fn is_unchanged(&mut self) -> bool {
-        let state: Result<String, _> = sqlx::query_scalar(STATE).fetch_one(self.raw()).await;
-        state.is_ok_and(|state| self.is_initial(&state))
     }
 
     /// Returns whether a handler has left nothing, if this is the state of the connection now.

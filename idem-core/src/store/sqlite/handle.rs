@@ -117,7 +117,7 @@ impl Sqlite {
 impl fmt::Debug for Sqlite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sqlite")
-            .field("file", &self.file.path())
+            .field("file", &self.file.path)
             .field("prefix", &self.prefix.as_str())
             .field("retention", &self.retention)
             .finish_non_exhaustive()

@@ -169,7 +169,15 @@ impl InboxRows for Sqlite {
             RowResult::Refunded => {
                 return self.change(self.query(inbox_sql::REFUND_START).bind(row.id)).await.map(|_| true);
             }
-            RowResult::Called(result) => return self.record_call(row, result).await,
+            RowResult::Called(result) => {
+                let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
+                let query = self.query(calls_sql::RECORD).bind(row.id).bind(row.locked_by).bind(i64::from(*is_attempt));
+                let query =
+                    query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(millis(next.unwrap_or_default()));
+                let query = query.bind(next.err().map(Reason::as_str)).bind(error.as_deref().map(error_text));
+                let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question);
+                return Ok(self.change(query.bind(row.provider_key)).await? == 1);
+            }
         };
         let query = self.query(inbox_sql::RECORD_RESULT).bind(row.id).bind(row.locked_by);
         let query = query.bind(attempts).bind(starts).bind(breaks).bind(due.map(millis));
@@ -187,16 +195,5 @@ impl InboxRows for Sqlite {
         let query = self.query(inbox_sql::DEAD_LETTER_CRASHED).bind(ids(handlers)).bind(MAX_STARTS);
         let query = query.bind(millis(lease.saturating_mul(CRASHED_LEASES))).bind(Reason::Crashed.as_str());
         self.change_rows(query.bind(CRASHED_AT_ONCE).bind(CRASHED)).await
-    }
-}
-
-impl Sqlite {
-    async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
-        let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
-        let query = self.query(calls_sql::RECORD).bind(row.id).bind(row.locked_by).bind(i64::from(*is_attempt));
-        let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(millis(next.unwrap_or_default()));
-        let query = query.bind(next.err().map(Reason::as_str)).bind(error.as_deref().map(error_text));
-        let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question);
-        Ok(self.change(query.bind(row.provider_key)).await? == 1)
     }
 }

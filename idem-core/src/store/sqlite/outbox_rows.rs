@@ -144,7 +144,12 @@ impl OutboxRows for Sqlite {
                 if is_cut {
                     break;
                 }
-                found.push(outbox_row(&row)?);
+                found.push(OutboxRow {
+                    id: row.try_get("id")?,
+                    message: message(&row)?,
+                    age: duration(row.try_get("age")?),
+                    due: duration(row.try_get("due")?),
+                });
             }
             Ok((found, is_cut, highest))
         };
@@ -238,13 +243,4 @@ impl Sqlite {
     fn of_row<'q>(&self, text: &str, outbox: OutboxId, token: Uuid, row: RowRef) -> Query<'q> {
         self.of(text, outbox).bind(token).bind(row.id).bind(row.message_id)
     }
-}
-
-fn outbox_row(row: &SqliteRow) -> Result<OutboxRow, sqlx::Error> {
-    Ok(OutboxRow {
-        id: row.try_get("id")?,
-        message: message(row)?,
-        age: duration(row.try_get("age")?),
-        due: duration(row.try_get("due")?),
-    })
 }

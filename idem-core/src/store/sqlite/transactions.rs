@@ -195,7 +195,7 @@ impl Transactions for Sqlite {
             }
             // There is none: a handler without a guard has ended it.
             Err(error) if code(&error) == Some(ERROR) => {}
-            Err(error) => return Err(unknown(self.file.path(), error)),
+            Err(error) => return Err(unknown(&self.file.path, error)),
         }
         Ok(RollbackResult::RolledBack)
     }

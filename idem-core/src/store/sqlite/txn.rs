@@ -7,7 +7,7 @@ use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnection;
 
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
-use super::file::Connection;
+use super::file::{Connection, STATE};
 use super::{Sqlite, claims, inbox_rows, outbox_rows};
 use crate::Reason;
 use crate::outbox::StagedMessage;
@@ -64,7 +64,11 @@ impl Txn {
 
     /// Returns whether the next message would find the connection as it was before this one.
     pub(super) async fn is_clean(&mut self) -> bool {
-        !self.lent || self.connection.is_unchanged().await
+        if !self.lent {
+            return true;
+        }
+        let state: Result<String, _> = sqlx::query_scalar(STATE).fetch_one(self.connection()).await;
+        state.is_ok_and(|state| self.connection.is_initial(&state))
     }
 
     /// Marks the transaction as the one that inserted this claim, or that needs none. A savepoint cannot outlive its
@@ -91,7 +95,7 @@ pub(super) async fn not_committed(store: &Sqlite, mut txn: Txn, error: sqlx::Err
         Some(CONSTRAINT) => CommitResult::Refused(error.into()),
         Some(BUSY | LOCKED) => CommitResult::Retry(error.into()),
         // After a failed write or fsync the frames may still be in the WAL, and become valid after a crash.
-        _ => return CommitResult::Unknown(unknown(store.file.path(), error)),
+        _ => return CommitResult::Unknown(unknown(&store.file.path, error)),
     };
     if txn.connection.run("ROLLBACK").await.is_ok() && txn.is_clean().await {
         txn.connection.give_back();
@@ -127,7 +131,7 @@ pub(super) async fn write(store: &Sqlite, txn: &mut Txn) -> Result<Unscheduled, 
 /// state is unknown.
 pub(super) async fn ended(store: &Sqlite, mut txn: Txn, error: sqlx::Error) -> CommitResult {
     if code(&error) != Some(ERROR) {
-        return CommitResult::Unknown(unknown(store.file.path(), error));
+        return CommitResult::Unknown(unknown(&store.file.path, error));
     }
     // Without these checks, a copy that another process claimed after the ROLLBACK would look like this transaction's
     // commit.
@@ -150,6 +154,6 @@ pub(super) async fn ended(store: &Sqlite, mut txn: Txn, error: sqlx::Error) -> C
     match claims::read(store, txn.connection(), &claim).await {
         Ok(Some(claim)) if claim.age.is_some() => CommitResult::CommittedEarly(Box::default()),
         Ok(_) => CommitResult::RolledBack,
-        Err(error) => CommitResult::Unknown(unknown(store.file.path(), error)),
+        Err(error) => CommitResult::Unknown(unknown(&store.file.path, error)),
     }
 }
