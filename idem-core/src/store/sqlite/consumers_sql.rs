@@ -51,7 +51,8 @@ ON CONFLICT DO NOTHING"#;
 /// claims.
 pub(super) const KNOWN: &str = r#"
 SELECT *, has_claims OR pruned_through IS NOT NULL AS has_processed FROM (
-    SELECT id, consumer, name, retention, pruned_through, {now} - seen_at AS seen, {former_names} AS former_names,
+    SELECT id, consumer, name, retention, pruned_through, {now} - seen_at AS seen,
+        (SELECT json_group_array(f.name) FROM "idem_former_names" AS f WHERE f.handler_id = h.id) AS former_names,
         EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = h.id) AS has_claims,
         EXISTS (SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.id) AS has_rows,
         (SELECT namespace FROM "idem_call_namespaces" WHERE handler_id = h.id) AS namespace

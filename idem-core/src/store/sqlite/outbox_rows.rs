@@ -82,11 +82,9 @@ pub(super) async fn insert(
 
 impl OutboxRows for Sqlite {
     async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
+        let intern = async |store: &Self, txn: &mut Txn| intern(store, txn.connection(), name).await;
         let failed = |fault: StoreError| Error::database(format!("could not register the outbox {name:?}"), fault);
-        let mut connection = self.file.writer().await.map_err(failed)?;
-        let outbox = intern(self, connection.raw(), name).await.map_err(|error| failed(self.file.fault(error)))?;
-        connection.give_back();
-        Ok(outbox)
+        self.in_transaction(intern).await.map_err(failed)
     }
 
     fn stage(&self, txn: &mut Txn, outbox: OutboxId, outgoing: Vec<StagedMessage>, local: Vec<LocalMessage>) {

@@ -19,10 +19,6 @@ const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, locked
     answer, state = 'calling' AS is_calling,
     (SELECT h.name FROM "idem_handlers" AS h WHERE h.id = handler_id) AS handler"#;
 
-/// The other names of a handler, as a JSON array.
-const FORMER_NAMES: &str =
-    r#"(SELECT json_group_array(f.name) FROM "idem_former_names" AS f WHERE f.handler_id = h.id)"#;
-
 /// The predicates of the indexes of ordinary rows, and of rows that may have ended a process or a connection. SQLite uses such an
 /// index only for a statement that repeats its predicate.
 const ORDINARY: &str = "state IN ('scheduled', 'running') AND crash_count = 0 AND lost_connections <= 1";
@@ -47,10 +43,10 @@ impl Prefix {
     }
 
     /// Rewrites a statement, written for the prefix `idem_`, for this prefix. `{now}` is the clock, `{row}` the columns
-    /// that [`row`] reads, `{former_names}` those of the handler `h`; `{ordinary}`, `{suspect}` and `{due}` are of inbox rows.
+    /// that [`row`] reads; `{ordinary}`, `{suspect}` and `{due}` are of inbox rows.
     pub(super) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
-        let text = text.replace("{row}", ROW).replace("{now}", NOW).replace("{former_names}", FORMER_NAMES);
         let text = text.replace("{ordinary}", ORDINARY).replace("{suspect}", SUSPECT).replace("{due}", DUE);
+        let text = text.replace("{row}", ROW).replace("{now}", NOW);
         // Safe: the prefix is validated, and it appears only between double quotes.
         AssertSqlSafe(text.replace("\"idem_", &format!("\"{}", self.0)))
     }
