@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::handle::Query;
 use super::outbox_sql::{
-    BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FIND, FREE, HIGHEST, IN_ORDER, LEASE, OF_KEYS, READ, REGISTER, RELEASE,
-    REPLAY, RETRY, SHOW, STAGE, STATS, TO_DESTINATION, UNREAD,
+    BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FIND, FREE, HIGHEST, IN_ORDER, LEASE, OF_KEYS, OURS, READ, REGISTER,
+    RELEASE, REPLAY, RETRY, SHOW, STAGE, STATS, TO_DESTINATION, UNREAD,
 };
 use super::sql::{duration, in_hex, json, millis, time};
 use super::{Sqlite, Txn};
@@ -239,6 +239,6 @@ impl Sqlite {
     }
 
     fn of_row<'q>(&self, text: &str, outbox: OutboxId, token: Uuid, row: RowRef) -> Query<'q> {
-        self.of(text, outbox).bind(token).bind(row.id).bind(row.message_id)
+        self.of(&text.replace("{ours}", OURS), outbox).bind(token).bind(row.id).bind(row.message_id)
     }
 }

@@ -44,27 +44,23 @@ WHERE outbox_id = ?1 AND id BETWEEN ?2 AND ?3 AND id NOT IN (SELECT value FROM j
 /// A read, behind its condition.
 pub(super) const IN_ORDER: &str = " ORDER BY id LIMIT ?5";
 
-pub(super) const DELETE: &str = r#"
-DELETE FROM "idem_outbox_messages"
-WHERE outbox_id = ?1 AND id = ?3 AND message_id = ?4 AND EXISTS (
-    SELECT 1 FROM "idem_outboxes" WHERE id = ?1 AND locked_by = ?2
-)"#;
+/// Takes the place of `{ours}`: the row that is named, since its id may have been given again, while the lease is held under the
+/// token.
+pub(super) const OURS: &str = r#"outbox_id = ?1 AND id = ?3 AND message_id = ?4
+    AND EXISTS (SELECT 1 FROM "idem_outboxes" WHERE id = ?1 AND locked_by = ?2)"#;
+
+pub(super) const DELETE: &str = r#"DELETE FROM "idem_outbox_messages" WHERE {ours}"#;
 
 pub(super) const RETRY: &str = r#"
 UPDATE "idem_outbox_messages" SET attempts = max(attempts, ?6), run_at = {now} + ?7, error = ?5
-WHERE outbox_id = ?1 AND id = ?3 AND message_id = ?4 AND EXISTS (
-    SELECT 1 FROM "idem_outboxes" WHERE id = ?1 AND locked_by = ?2
-)"#;
+WHERE {ours}"#;
 
 /// Before [`DELETE`], in the same transaction.
 pub(super) const BURY: &str = r#"
 INSERT INTO "idem_outbox_dead"
     (outbox_id, message_id, created_at, died_at, attempts, error, destination, key, envelope, payload)
 SELECT outbox_id, message_id, created_at, {now}, max(attempts, ?6), ?5, destination, key, envelope, payload
-FROM "idem_outbox_messages"
-WHERE outbox_id = ?1 AND id = ?3 AND message_id = ?4 AND EXISTS (
-    SELECT 1 FROM "idem_outboxes" WHERE id = ?1 AND locked_by = ?2
-)"#;
+FROM "idem_outbox_messages" WHERE {ours}"#;
 
 /// With the limit 0, only when a relay was last seen.
 pub(super) const STATS: &str = r#"
