@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use crate::BoxError;
 
+/// The answer of a database to one of idem's own statements.
+pub type Answer<T> = Result<T, StoreError>;
+
 /// Why one of idem's own statements failed, by cause: a concurrent transaction, the message, the connection or the
 /// database. Statements of a handler are not covered. Each store maps the database's error codes to these variants in
 /// one place, its module `answer`.

@@ -59,8 +59,8 @@ pub use claim::{
 pub(crate) use connection_share::FOR_A_RELAY;
 pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use consumers::Consumers;
-pub use error::StoreError;
 pub(crate) use error::error_text;
+pub use error::{Answer, StoreError};
 pub use facts::StoreFacts;
 pub use filter::Filter;
 pub use handler_id::HandlerId;

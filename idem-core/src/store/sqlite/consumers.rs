@@ -12,13 +12,13 @@ use super::consumers_sql::{
 use super::sql::{duration, ids, in_hex, millis, row};
 use super::{Sqlite, Txn, claims, prune};
 use crate::store::{
-    CallAnswer, ClaimState, Consumers, Filter, HandlerId, HandlerMark, Identity, KnownHandler, NUMBERS, Page, Pruned,
-    Replay, Replayed, Resolution, Row, Stats, StoreError, next_provider_key, number, tell_of_retention,
+    Answer, CallAnswer, ClaimState, Consumers, Filter, HandlerId, HandlerMark, Identity, KnownHandler, NUMBERS, Page,
+    Pruned, Replay, Replayed, Resolution, Row, Stats, next_provider_key, number, tell_of_retention,
 };
 use crate::{Fingerprint, Reason};
 
 impl Consumers for Sqlite {
-    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
+    async fn register(&self, consumer: &str, names: &[&str]) -> Answer<Vec<HandlerId>> {
         let work = async |store: &Self, txn: &mut Txn| {
             let mut handlers = Vec::with_capacity(names.len());
             for name in names {
@@ -35,7 +35,7 @@ impl Consumers for Sqlite {
         Ok(handlers.into_iter().map(|(id, _)| HandlerId(id)).collect())
     }
 
-    async fn rename(&self, consumer: &str, old: &str, new: &str) -> Result<bool, StoreError> {
+    async fn rename(&self, consumer: &str, old: &str, new: &str) -> Answer<bool> {
         let rename = async |store: &Self, txn: &mut Txn| {
             let before = store.number(txn.connection(), consumer, old).await?.map(|(id, _)| id);
             let after = store.number(txn.connection(), consumer, new).await?.map(|(id, _)| id);
@@ -59,7 +59,7 @@ impl Consumers for Sqlite {
     }
 
     /// Reads first, because reading never waits: then only one of the file's workers has to write that it has them.
-    async fn mark(&self, handlers: &[HandlerId], mark: HandlerMark) -> Result<bool, StoreError> {
+    async fn mark(&self, handlers: &[HandlerId], mark: HandlerMark) -> Answer<bool> {
         let handlers = ids(handlers);
         let (stale, are_there): (i64, bool) = self.read_one(self.query(STALE).bind(&handlers)).await?;
         let change = match mark {
@@ -71,7 +71,7 @@ impl Consumers for Sqlite {
         self.change(self.query(change).bind(&handlers)).await.map(|_| are_there)
     }
 
-    async fn handlers(&self, consumer: Option<&str>) -> Result<Vec<KnownHandler>, StoreError> {
+    async fn handlers(&self, consumer: Option<&str>) -> Answer<Vec<KnownHandler>> {
         let known = |row: &SqliteRow| {
             Ok(KnownHandler {
                 id: HandlerId(row.try_get("id")?),
@@ -89,14 +89,14 @@ impl Consumers for Sqlite {
         self.read_all(self.query(KNOWN).bind(consumer), known).await
     }
 
-    async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
+    async fn stats(&self, handlers: &[HandlerId]) -> Answer<Stats> {
         let stats: (i64, i64, Option<i64>) = self.read_one(self.query(STATS).bind(ids(handlers))).await?;
         let (scheduled, dead, oldest) = stats;
         let (scheduled, dead) = (scheduled.unsigned_abs(), dead.unsigned_abs());
         Ok(Stats { scheduled, dead, oldest_due: oldest.map(duration) })
     }
 
-    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
+    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Answer<Vec<Row>> {
         let which = if filter.scheduled { "<> 'dead'" } else { "= 'dead'" };
         let query = self.query(&LIST.replace("{which}", which)).bind(page.before.unwrap_or(i64::MAX));
         let query = query.bind(filter.reason.map(Reason::as_str)).bind(consumer).bind(filter.handler.as_deref());
@@ -104,7 +104,7 @@ impl Consumers for Sqlite {
     }
 
     /// For another key, claims it for the row, then moves the row to it; from then on the row owns its claim.
-    async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Result<Replayed, StoreError> {
+    async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Answer<Replayed> {
         let replay = async |store: &Self, txn: &mut Txn| {
             let find = sqlx::query_as::<_, (i32, Vec<u8>, String)>(store.prefix.sql(FIND)).bind(id).bind(consumer);
             let found = find.fetch_optional(txn.connection()).await?;
@@ -140,7 +140,7 @@ impl Consumers for Sqlite {
         id: i64,
         provider_key: Option<Uuid>,
         resolution: &Resolution,
-    ) -> Result<bool, StoreError> {
+    ) -> Answer<bool> {
         let answer = match resolution {
             Resolution::Answer(answer) => Some(answer),
             Resolution::CallAgain => None,
@@ -163,7 +163,7 @@ impl Consumers for Sqlite {
         Ok(self.change(query.bind(provider_key)).await? == 1)
     }
 
-    async fn prune(&self) -> Result<Pruned, StoreError> {
+    async fn prune(&self) -> Answer<Pruned> {
         prune::prune(self).await
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::{Mutex as FairMutex, OwnedMutexGuard, oneshot};
 use super::answer;
 use super::handle::Query;
 use super::watch::Watch;
-use crate::store::StoreError;
+use crate::store::{Answer, StoreError};
 
 /// How long processes wait for each other's transactions.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -92,7 +92,7 @@ pub(super) struct Connection {
 }
 
 /// The answer to a command of several statements.
-pub(super) struct Answer {
+pub(super) struct Answers {
     /// The number of statements that finished.
     pub(super) finished: usize,
     /// The first row.
@@ -121,7 +121,7 @@ impl File {
     }
 
     /// Waits for the writing connection. Dropping the future while it waits leaves the queue.
-    pub(super) async fn writer(&self) -> Result<Connection, StoreError> {
+    pub(super) async fn writer(&self) -> Answer<Connection> {
         let mut slot = self.writer.clone().lock_owned().await;
         if let Some(writer) = slot.idle.take() {
             return Ok(Connection { writer, slot });
@@ -178,8 +178,8 @@ impl Connection {
     }
 
     /// Runs a command of `count` statements, until one fails.
-    pub(super) async fn run_all(&mut self, count: usize, command: Query<'_>) -> Answer {
-        let mut answer = Answer { finished: 0, row: None, error: None };
+    pub(super) async fn run_all(&mut self, count: usize, command: Query<'_>) -> Answers {
+        let mut answer = Answers { finished: 0, row: None, error: None };
         let mut answers = self.raw().fetch_many(command);
         while let Some(next) = answers.next().await {
             match next {

@@ -10,14 +10,14 @@ use sqlx::{ConnectOptions as _, FromRow};
 use super::file::{File, PING_TIMEOUT};
 use super::sql::{Prefix, rows};
 use crate::store::sql::Clock;
-use crate::store::{Row, StoreError, StoreFacts};
+use crate::store::{Answer, Row, StoreFacts};
 
 /// The SQLite store: claims and inbox in a database file, beside the tables that handlers write to.
 ///
 /// SQLite has one writer at a time. All handles of a process to one file, whatever their prefix, share one writing
 /// connection and use it in the order of their requests. Processes wait for each other for at most 5 seconds, and then
-/// return [`StoreError::LockTimeout`]. A transaction is the writer from `begin` until it ends, so handlers run one
-/// after the other. Reading does not wait (the file is in WAL mode).
+/// return [`StoreError::LockTimeout`](crate::store::StoreError::LockTimeout). A transaction is the writer from `begin` until it
+/// ends, so handlers run one after the other. Reading does not wait (the file is in WAL mode).
 ///
 /// Unlike in PostgreSQL, a failed statement does not abort its transaction: if a handler swallows an error and returns
 /// `Ok`, its successful statements are committed. A statement that rolls back when it fails (`INSERT OR ROLLBACK`, a
@@ -68,12 +68,12 @@ impl Sqlite {
         &self,
         query: Query<'_>,
         decode: impl Fn(&SqliteRow) -> Result<T, sqlx::Error>,
-    ) -> Result<Vec<T>, StoreError> {
+    ) -> Answer<Vec<T>> {
         self.read(async move |_, reader| query.fetch_all(reader).await?.iter().map(decode).collect()).await
     }
 
     /// Reads the one row of a statement, as a tuple.
-    pub(super) async fn read_one<T: for<'r> FromRow<'r, SqliteRow>>(&self, query: Query<'_>) -> Result<T, StoreError> {
+    pub(super) async fn read_one<T: for<'r> FromRow<'r, SqliteRow>>(&self, query: Query<'_>) -> Answer<T> {
         self.read(async move |_, reader| T::from_row(&query.fetch_one(reader).await?)).await
     }
 
@@ -81,7 +81,7 @@ impl Sqlite {
     pub(super) async fn read<T>(
         &self,
         work: impl AsyncFnOnce(&Self, &mut SqliteConnection) -> Result<T, sqlx::Error>,
-    ) -> Result<T, StoreError> {
+    ) -> Answer<T> {
         let mut slot = self.file.reader.lock().await;
         // It is closed unless the work has ended well.
         let mut reader = match slot.take() {
@@ -97,7 +97,7 @@ impl Sqlite {
     }
 
     /// Runs one statement on the writing connection, in autocommit; returns the inbox rows of its answer.
-    pub(super) async fn change_rows(&self, query: Query<'_>) -> Result<Vec<Row>, StoreError> {
+    pub(super) async fn change_rows(&self, query: Query<'_>) -> Answer<Vec<Row>> {
         let mut connection = self.file.writer().await?;
         let answer = query.fetch_all(connection.raw()).await.and_then(|answer| rows(&answer));
         let answer = answer.map_err(|error| self.file.fault(error))?;
@@ -106,7 +106,7 @@ impl Sqlite {
     }
 
     /// Runs one statement that changes something in autocommit; returns how many rows it changed.
-    pub(super) async fn change(&self, query: Query<'_>) -> Result<u64, StoreError> {
+    pub(super) async fn change(&self, query: Query<'_>) -> Answer<u64> {
         let mut connection = self.file.writer().await?;
         let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault_of_message(error))?;
         connection.give_back();

@@ -9,9 +9,9 @@ use super::sql::{duration, ids, json, millis, row, since_epoch};
 use super::{Sqlite, Txn, calls_sql, inbox_sql};
 use crate::Reason;
 use crate::store::{
-    CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId, Identity,
-    InboxRows, LeftCalls, LookBack, MAX_BREAKS, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult,
-    StoreError, TakeLimit, TakenCalls, envelope, error_text,
+    Answer, CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId,
+    Identity, InboxRows, LeftCalls, LookBack, MAX_BREAKS, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowKind,
+    RowResult, TakeLimit, TakenCalls, envelope, error_text,
 };
 
 /// Inserts a row, or counts a delivery of one that is there, and returns its id.
@@ -31,7 +31,7 @@ pub(super) async fn insert(
 }
 
 impl InboxRows for Sqlite {
-    async fn insert(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<Vec<i64>, StoreError> {
+    async fn insert(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Answer<Vec<i64>> {
         let mut ids = Vec::with_capacity(rows.len());
         for row in rows {
             let id = insert(self, txn.connection(), row).await;
@@ -40,7 +40,7 @@ impl InboxRows for Sqlite {
         Ok(ids)
     }
 
-    async fn count_duplicates(&self, txn: &mut Txn, identities: &[&Identity]) -> Result<(), StoreError> {
+    async fn count_duplicates(&self, txn: &mut Txn, identities: &[&Identity]) -> Answer<()> {
         for Identity { handler, key, fingerprint } in identities {
             let query = self.query(inbox_sql::COUNT_DUPLICATE).bind(handler.0);
             let query = query.bind(key.as_bytes()).bind(fingerprint.as_bytes());
@@ -50,7 +50,7 @@ impl InboxRows for Sqlite {
     }
 
     /// Two statements for each, since SQLite has none that changes two tables; no other connection sees the state between them.
-    async fn start(&self, txn: &mut Txn, rows: &[&Row], state: ClaimState) -> Result<Vec<bool>, StoreError> {
+    async fn start(&self, txn: &mut Txn, rows: &[&Row], state: ClaimState) -> Answer<Vec<bool>> {
         let mut started = Vec::with_capacity(rows.len());
         for row in rows {
             let remove = self.query(inbox_sql::REMOVE).bind(row.id).bind(row.locked_by);
@@ -72,7 +72,7 @@ impl InboxRows for Sqlite {
     }
 
     /// It needs no bound: what was deleted from an index is not in the way of later searches, whatever others still read.
-    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, _: LookBack) -> Result<DueRows, StoreError> {
+    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, _: LookBack) -> Answer<DueRows> {
         let query = self.query(&inbox_sql::poll_due()).bind(ids(handlers)).bind(MAX_STARTS);
         let query = query.bind(millis(lease.saturating_mul(CRASHED_LEASES)));
         let (ordinary, suspect, alone, crashed) = self.read_one(query).await?;
@@ -86,7 +86,7 @@ impl InboxRows for Sqlite {
         limit: TakeLimit,
         token: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Row>, StoreError> {
+    ) -> Answer<Vec<Row>> {
         let [limit, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
         let query = self.query(&inbox_sql::take(kind)).bind(ids(handlers)).bind(limit).bind(millis(lease));
         self.change_rows(query.bind(token).bind(bytes)).await
@@ -100,7 +100,7 @@ impl InboxRows for Sqlite {
         limit: usize,
         _since: Option<Duration>,
         token: Uuid,
-    ) -> Result<TakenCalls, StoreError> {
+    ) -> Answer<TakenCalls> {
         let handlers: Vec<_> = callers.iter().map(|caller| caller.handler).collect();
         let is_due = format!("SELECT {}", inbox_sql::has(calls_sql::DUE));
         let (is_due,): (bool,) = self.read_one(self.query(&is_due).bind(ids(&handlers))).await?;
@@ -127,7 +127,7 @@ impl InboxRows for Sqlite {
         self.in_transaction(take).await
     }
 
-    async fn date_call(&self, row: &Row, lease: Duration) -> Result<Option<Instant>, StoreError> {
+    async fn date_call(&self, row: &Row, lease: Duration) -> Answer<Option<Instant>> {
         let date = async |store: &Self, txn: &mut Txn| {
             // As in a take, it is the writer now.
             let since = Instant::now();
@@ -137,7 +137,7 @@ impl InboxRows for Sqlite {
         self.in_transaction(date).await
     }
 
-    async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {
+    async fn release_calls(&self, handlers: &[HandlerId]) -> Answer<LeftCalls> {
         let handlers = ids(handlers);
         let release = self.query(calls_sql::RELEASE).bind(&handlers).bind(RELEASED_AT_ONCE);
         let released = self.change(release).await?;
@@ -145,17 +145,17 @@ impl InboxRows for Sqlite {
         Ok(LeftCalls::new(released, in_doubt.unsigned_abs()))
     }
 
-    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Answer<()> {
         let query = self.query(inbox_sql::EXTEND).bind(json(ids)).bind(token).bind(millis(lease));
         self.change(query).await.map(|_| ())
     }
 
     /// Uses the writer's queue, not a reader: the connection whose answer was lost is closed first.
-    async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
+    async fn rows_by_token(&self, token: Uuid) -> Answer<Vec<Row>> {
         self.change_rows(self.query(inbox_sql::TAKEN).bind(token)).await
     }
 
-    async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
+    async fn record_result(&self, row: &Row, result: &RowResult) -> Answer<bool> {
         let ((attempts, starts, breaks), due, reason, error) = match result {
             RowResult::Failed { next, error } => ((1, 0, 0), next.ok(), next.err(), Some(error)),
             RowResult::Broke { due, error } => ((0, 1, 1), Some(*due), None, Some(error)),
@@ -186,12 +186,12 @@ impl InboxRows for Sqlite {
         Ok(self.change(query).await? == 1)
     }
 
-    async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
+    async fn is_scheduled(&self, identity: &Identity) -> Answer<bool> {
         let query = self.query(inbox_sql::IS_SCHEDULED).bind(identity.handler.0).bind(identity.key.as_bytes());
         Ok(!self.read_all(query, |_| Ok(())).await?.is_empty())
     }
 
-    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
+    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Answer<Vec<Row>> {
         let query = self.query(inbox_sql::DEAD_LETTER_CRASHED).bind(ids(handlers)).bind(MAX_STARTS);
         let query = query.bind(millis(lease.saturating_mul(CRASHED_LEASES))).bind(Reason::Crashed.as_str());
         self.change_rows(query.bind(CRASHED_AT_ONCE).bind(CRASHED)).await

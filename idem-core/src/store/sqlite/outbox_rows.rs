@@ -17,9 +17,9 @@ use super::{Sqlite, Txn};
 use crate::Error;
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
-    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId, OutboxMark,
-    OutboxRead, OutboxRow, OutboxRows, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, error_text,
-    number,
+    Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId,
+    OutboxMark, OutboxRead, OutboxRow, OutboxRows, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox,
+    error_text, number,
 };
 
 /// The most bytes of payloads and headers that one read brings. The file has one connection for reading, and workers wait for
@@ -92,12 +92,7 @@ impl OutboxRows for Sqlite {
         txn.local.extend(local);
     }
 
-    async fn lease_outbox(
-        &self,
-        outbox: OutboxId,
-        token: Uuid,
-        request: LeaseRequest,
-    ) -> Result<LeaseAnswer, StoreError> {
+    async fn lease_outbox(&self, outbox: OutboxId, token: Uuid, request: LeaseRequest) -> Answer<LeaseAnswer> {
         let LeaseRequest::Hold(lease) = request else {
             let changed = match request {
                 LeaseRequest::Release => self.change(self.of(RELEASE, outbox).bind(token)).await?.max(1),
@@ -118,7 +113,7 @@ impl OutboxRows for Sqlite {
     }
 
     /// The file has one writer, so ids are in the order of commits, and no row appears in front of one that was read.
-    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Answer<OutboxFound> {
         let OutboxRead { from, to, filter, known, limit, bytes, .. } = read;
         let bytes = bytes.min(AT_ONCE);
         let (condition, first, second) = match filter {
@@ -156,7 +151,7 @@ impl OutboxRows for Sqlite {
         Ok(OutboxFound { rows, is_cut, snapshot: None, mark: Some(OutboxMark { number: 0, highest }) })
     }
 
-    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
+    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Answer<u64> {
         self.in_transaction(async |store, txn| {
             let mut deleted = 0;
             for row in published {
@@ -168,12 +163,7 @@ impl OutboxRows for Sqlite {
         .await
     }
 
-    async fn record_failures(
-        &self,
-        outbox: OutboxId,
-        token: Uuid,
-        failures: &[PublishFailure],
-    ) -> Result<(), StoreError> {
+    async fn record_failures(&self, outbox: OutboxId, token: Uuid, failures: &[PublishFailure]) -> Answer<()> {
         self.in_transaction(async |store, txn| {
             for PublishFailure { row, attempts, next, error } in failures {
                 let of = |text| store.of_row(text, outbox, token, *row);
@@ -191,7 +181,7 @@ impl OutboxRows for Sqlite {
         .await
     }
 
-    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Answer<OutboxStats> {
         let query = self.of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX));
         let (waiting, oldest, dead, seen): (i64, Option<i64>, i64, Option<i64>) = self.read_one(query).await?;
         let ([waiting, dead], [oldest, relay_seen]) =
@@ -199,7 +189,7 @@ impl OutboxRows for Sqlite {
         Ok(OutboxStats { waiting, oldest, dead, relay_seen })
     }
 
-    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
+    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Answer<Vec<UnreadOutbox>> {
         let unread = |row: &SqliteRow| {
             let waiting = row.try_get::<i64, _>(1)?.unsigned_abs();
             Ok(UnreadOutbox { name: row.try_get(0)?, waiting, oldest: duration(row.try_get(2)?) })
@@ -208,7 +198,7 @@ impl OutboxRows for Sqlite {
         self.read_all(query, unread).await
     }
 
-    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
+    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Answer<Vec<DeadOutgoing>> {
         let dead = |row: &SqliteRow| {
             Ok(DeadOutgoing {
                 id: row.try_get("id")?,
@@ -222,7 +212,7 @@ impl OutboxRows for Sqlite {
         self.read_all(query, dead).await
     }
 
-    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Result<bool, StoreError> {
+    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Answer<bool> {
         let remove = async |store: &Self, txn: &mut Txn| {
             if again {
                 store.of(REPLAY, outbox).bind(id).execute(txn.connection()).await?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::prune_sql::{DELETE, END, ENTER, PRUNED_THROUGH, RECORD};
 use super::sql::{duration, millis};
 use super::{Sqlite, Txn};
-use crate::store::{Pruned, StoreError};
+use crate::store::{Answer, Pruned};
 
 /// How many claims one transaction walks, and deletes at most: it occupies the single writer for about 10 ms.
 const STEP: i64 = 1000;
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 type Claim = (i64, Vec<u8>);
 
 /// A walk ends where the table ends, and the next one begins anew. There is no index of the dates: each message would pay for it.
-pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, StoreError> {
+pub(super) async fn prune(store: &Sqlite) -> Answer<Pruned> {
     let asked = Instant::now();
     let enter = async |store: &Sqlite, txn: &mut Txn| {
         let enter = sqlx::query_as::<_, (i64, Vec<u8>, i64, i64, Option<i64>)>(store.prefix.sql(ENTER));
@@ -44,7 +44,7 @@ pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, StoreError> {
 
 /// Walks on behind the last claim, and returns how many it has deleted. Pauses after each transaction for as long as it took, so
 /// that claims of other processes, which poll for the write lock, can proceed. Claims of this process wait in the same fair queue.
-async fn walk(store: &Sqlite, now: i64, share: i64, last: &mut Claim, walked: &mut i64) -> Result<u64, StoreError> {
+async fn walk(store: &Sqlite, now: i64, share: i64, last: &mut Claim, walked: &mut i64) -> Answer<u64> {
     let mut claims = 0;
     while *walked < share {
         let begun = Instant::now();

@@ -8,12 +8,12 @@ use sqlx::{AssertSqlSafe, Row as _};
 use super::answer::{ERROR, code, is_busy, unknown};
 use super::claims::{self, bound};
 use super::claims_sql::{REOPEN, begin_with_claim};
-use super::file::{Answer, BUSY_TIMEOUT, CHANGED, STATE};
+use super::file::{Answers, BUSY_TIMEOUT, CHANGED, STATE};
 use super::handle::Query;
 use super::txn::{ended, not_committed, write};
 use super::{Sqlite, Txn};
 use crate::store::{
-    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
+    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
     StoreFacts, Ticket, Transactions, TxnState, Unscheduled,
 };
 
@@ -28,7 +28,7 @@ impl Transactions for Sqlite {
     }
 
     /// On the connection for reading, which waits neither in the queue of the writer nor long for another process.
-    async fn ping(&self) -> Result<(), StoreError> {
+    async fn ping(&self) -> Answer<()> {
         let probe = async |store: &Self, reader: &mut SqliteConnection| match store.query(PROBE).execute(reader).await {
             Err(error) if !is_busy(&error) => Err(error),
             // If somebody else writes, writing is possible.
@@ -37,21 +37,17 @@ impl Transactions for Sqlite {
         self.read(probe).await
     }
 
-    async fn begin(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
+    async fn begin(&self, handler_timeout: Duration) -> Answer<Txn> {
         self.open(handler_timeout, 1, sqlx::query("BEGIN IMMEDIATE")).await.map(|(txn, _)| txn)
     }
 
     /// Runs BEGIN, the claim, if there is one, and the guard's savepoint as one command.
-    async fn begin_first(
-        &self,
-        handler_timeout: Duration,
-        claim: Option<&Identity>,
-    ) -> Result<(Txn, Claimed), StoreError> {
+    async fn begin_first(&self, handler_timeout: Duration, claim: Option<&Identity>) -> Answer<(Txn, Claimed)> {
         let (count, command) = match claim {
             Some(claim) => (3, bound(self.query(&begin_with_claim()), claim, ClaimState::Processed)),
             None => (2, sqlx::query(r#"BEGIN IMMEDIATE; SAVEPOINT "idem_guard""#)),
         };
-        let (mut txn, Answer { row, error, .. }) = self.open(handler_timeout, count, command).await?;
+        let (mut txn, Answers { row, error, .. }) = self.open(handler_timeout, count, command).await?;
         let claimed = match (error, claim) {
             (Some(error), _) => Err(error),
             (None, Some(claim)) => claims::claimed(self, txn.connection(), claim, row).await,
@@ -70,12 +66,7 @@ impl Transactions for Sqlite {
         }
     }
 
-    async fn claim(
-        &self,
-        txn: &mut Txn,
-        identities: &[&Identity],
-        state: ClaimState,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    async fn claim(&self, txn: &mut Txn, identities: &[&Identity], state: ClaimState) -> Answer<Vec<Claimed>> {
         let mut claimed = Vec::with_capacity(identities.len());
         for identity in identities {
             let one = claims::insert(self, txn.connection(), identity, state).await;
@@ -97,7 +88,7 @@ impl Transactions for Sqlite {
         txn: &mut Txn,
         identities: &[&Identity],
         _lock: bool,
-    ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
+    ) -> Answer<Vec<Option<ExistingClaim>>> {
         let mut existing = Vec::with_capacity(identities.len());
         for identity in identities {
             let one = claims::read(self, txn.connection(), identity).await;
@@ -106,7 +97,7 @@ impl Transactions for Sqlite {
         Ok(existing)
     }
 
-    async fn reopen(&self, txn: &mut Txn, identity: &Identity, _: &Ticket) -> Result<bool, StoreError> {
+    async fn reopen(&self, txn: &mut Txn, identity: &Identity, _: &Ticket) -> Answer<bool> {
         let query = self.query(REOPEN).bind(identity.handler.0).bind(identity.key.as_bytes());
         let reopened = query.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
         Ok(reopened.rows_affected() > 0)
@@ -114,7 +105,7 @@ impl Transactions for Sqlite {
 
     /// Nothing is written outside of the transaction, so the commit detects that it has ended. But without the hooks, nothing
     /// would refuse the COMMIT of the next handler.
-    async fn check_between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {
+    async fn check_between(&self, txn: &mut Txn) -> Answer<TxnState> {
         txn.shared = true;
         Ok(if txn.connection.is_watched() { TxnState::Unknown } else { TxnState::Ended })
     }
@@ -149,7 +140,7 @@ impl Transactions for Sqlite {
         txn.connection.watch().end();
         let (guards, release) = if txn.guarded { (1, r#"RELEASE "idem_guard"; "#) } else { (0, "") };
         let command = sqlx::query(AssertSqlSafe(format!("{release}COMMIT; {STATE}")));
-        let Answer { finished, row, error } = txn.connection.run_all(guards + 2, command).await;
+        let Answers { finished, row, error } = txn.connection.run_all(guards + 2, command).await;
         match error {
             Some(error) if finished < guards => return ended(self, txn, error).await,
             Some(error) if finished == guards => return not_committed(self, txn, error).await,
@@ -172,7 +163,7 @@ impl Transactions for Sqlite {
         ErrorClass::Ordinary
     }
 
-    async fn rollback(&self, mut txn: Txn) -> Result<RollbackResult, StoreError> {
+    async fn rollback(&self, mut txn: Txn) -> Answer<RollbackResult> {
         txn.connection.watch().limit(Duration::MAX);
         if txn.guarded
             && let Err(error) = txn.connection.run(r#"ROLLBACK TO "idem_guard""#).await
@@ -204,7 +195,7 @@ impl Transactions for Sqlite {
         txn.connection.watch().refused().then(Ticket::default)
     }
 
-    async fn fate(&self, _: &Ticket) -> Result<Fate, StoreError> {
+    async fn fate(&self, _: &Ticket) -> Answer<Fate> {
         Ok(Fate::CommitRefused)
     }
 }
@@ -213,12 +204,7 @@ impl Sqlite {
     /// Begins by a command of `count` statements, the first of which is BEGIN, and returns the answer to the others. Each command of
     /// a connection is handed to its thread and answered from there, which costs more than most statements. The handler timeout
     /// starts when this is the writer.
-    async fn open(
-        &self,
-        handler_timeout: Duration,
-        count: usize,
-        command: Query<'_>,
-    ) -> Result<(Txn, Answer), StoreError> {
+    async fn open(&self, handler_timeout: Duration, count: usize, command: Query<'_>) -> Answer<(Txn, Answers)> {
         let mut connection = self.file.writer().await?;
         // BEGIN may wait for another process, which takes none of the handler's time.
         connection.watch().limit(handler_timeout.saturating_add(BUSY_TIMEOUT));
@@ -241,7 +227,7 @@ impl Sqlite {
     pub(super) async fn in_transaction<T>(
         &self,
         work: impl AsyncFnOnce(&Self, &mut Txn) -> Result<T, sqlx::Error>,
-    ) -> Result<T, StoreError> {
+    ) -> Answer<T> {
         let mut txn = self.begin(Duration::MAX).await?;
         let done = work(self, &mut txn).await.map_err(|error| self.file.fault(error))?;
         self.commit(txn).await.of_own().map(|()| done)
