@@ -1,6 +1,5 @@
 //! Creation and verification of the tables.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -55,12 +54,16 @@ pub(super) async fn run(
     let begin = if verify_only { "BEGIN" } else { "BEGIN IMMEDIATE" };
     let mut txn = connection.begin_with(begin).await.map_err(failed)?;
     let place = format!("the SQLite file {shown}, in which the tables begin with {named:?},");
-    let found = columns(&mut txn, prefix).await.map_err(failed)?;
+    let lacks = |table: &str, error: sqlx::Error| match answer::code(&error) {
+        Some(answer::ERROR) => tables::lacks(&place, CURE, &format!("the table `{table}` or a column of it ({error})")),
+        _ => failed(error),
+    };
+    let there = sqlx::query_scalar::<_, bool>("SELECT count(*) > 0 FROM sqlite_schema WHERE name = ?1");
     let mut applied = Vec::new();
-    if found.contains_key("migrations") {
-        tables::check(&place, CURE, &TABLES[..1], &found)?;
+    if there.bind(format!("{named}migrations")).fetch_one(&mut *txn).await.map_err(failed)? {
         let asked = sqlx::query_as(prefix.sql(r#"SELECT version, name, supports FROM "idem_migrations""#));
-        let rows: Vec<(i64, String, i64)> = asked.fetch_all(&mut *txn).await.map_err(failed)?;
+        let rows: Vec<(i64, String, i64)> =
+            asked.fetch_all(&mut *txn).await.map_err(|error| lacks("migrations", error))?;
         applied.extend(rows.into_iter().map(|(version, name, supports)| Applied { version, name, supports }));
     }
     let missing = ledger::missing(&place, MIGRATIONS, &applied)?;
@@ -81,8 +84,10 @@ pub(super) async fn run(
             source: error.into(),
         })?;
     }
-    let found = columns(&mut txn, prefix).await.map_err(failed)?;
-    tables::check(&place, CURE, &[&TABLES[..], &[PRUNER]].concat(), &found)?;
+    for (table, columns) in TABLES.into_iter().chain([PRUNER]) {
+        let read = format!(r#"SELECT {} FROM "idem_{table}" LIMIT 0"#, columns.replace(' ', ", "));
+        sqlx::query(prefix.sql(&read)).execute(&mut *txn).await.map_err(|error| lacks(table, error))?;
+    }
     txn.commit().await.map_err(failed)
 }
 
@@ -99,17 +104,4 @@ async fn wal(connection: &mut SqliteConnection, verify_only: bool) -> Result<Str
             answer => return answer,
         }
     }
-}
-
-/// Reads the columns of the tables that begin with the prefix, by their names behind it.
-async fn columns(
-    connection: &mut SqliteConnection,
-    prefix: &Prefix,
-) -> Result<HashMap<String, Vec<String>>, sqlx::Error> {
-    let asked = "SELECT substr(t.name, length(?1) + 1), c.name FROM sqlite_schema AS t, pragma_table_info(t.name) AS c
-                 WHERE t.type = 'table' AND substr(t.name, 1, length(?1)) = ?1";
-    let mut found = HashMap::<String, Vec<String>>::new();
-    let rows = sqlx::query_as::<_, (String, String)>(asked).bind(prefix.as_str()).fetch_all(connection).await?;
-    rows.into_iter().for_each(|(table, column)| found.entry(table).or_default().push(column));
-    Ok(found)
 }
