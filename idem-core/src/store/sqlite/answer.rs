@@ -65,37 +65,27 @@ pub(super) fn failed(file: &Path, error: sqlx::Error) -> Error {
 
 /// Describes what is wrong with the file, and the fix.
 fn trouble(file: &Path, error: &sqlx::Error) -> String {
-    let file = file.display();
-    match code(error) {
-        Some(ERROR) => format!(
-            "the SQLite file {file} does not have the tables of this version: \
-             connect once without verify_only(), or run the SQL of `Sqlite::migrations()` by hand"
-        ),
-        Some(BUSY | LOCKED) => format!(
-            "the SQLite file {file} is locked by another process for longer than 5 s: end its transaction, and keep \
-             write transactions short"
-        ),
-        Some(8) => format!(
-            "the SQLite file {file} is read-only: let this user write the file and its directory, and take out mode=ro"
-        ),
-        Some(10) => format!("the SQLite file {file} cannot be read or written: look at the disk and the file system"),
-        Some(11) => {
-            format!("the SQLite file {file} is damaged: restore it, or rescue it with the `.recover` of sqlite3")
+    let why = match code(error) {
+        Some(ERROR) => {
+            "does not have the tables of this version: connect once without verify_only(), or run the SQL of \
+             `Sqlite::migrations()` by hand"
         }
-        Some(13) => format!("the disk of the SQLite file {file} is full: free some space"),
-        Some(14) => format!(
-            "the SQLite file {file} cannot be opened: it may not be a directory, its directory has to exist, and this user has \
-             to be allowed to write both. If it does not exist yet, connect once without verify_only()"
-        ),
-        Some(26) => {
-            format!(
-                "{file} is not an SQLite database: name another file, or move this one away so that a new one is created"
-            )
+        Some(BUSY | LOCKED) => {
+            "is locked by another process for longer than 5 s: end its transaction, and keep write transactions short"
         }
-        Some(CONSTRAINT | TOO_BIG | MISMATCH) => format!(
-            "the SQLite file {file} refuses the row: look at its size, and at constraints and triggers that were added to \
-             idem's tables"
-        ),
-        _ => format!("the SQLite file {file} cannot be used"),
-    }
+        Some(8) => "is read-only: let this user write the file and its directory, and take out mode=ro",
+        Some(10) => "cannot be read or written: look at the disk and the file system",
+        Some(11) => "is damaged: restore it, or rescue it with the `.recover` of sqlite3",
+        Some(13) => "cannot grow, since its disk is full: free some space",
+        Some(14) => {
+            "cannot be opened: it may not be a directory, its directory has to exist, and this user has to be allowed to write \
+             both. If it does not exist yet, connect once without verify_only()"
+        }
+        Some(26) => "is not an SQLite database: name another file, or move this one away so that a new one is created",
+        Some(CONSTRAINT | TOO_BIG | MISMATCH) => {
+            "refuses the row: look at its size, and at constraints and triggers that were added to idem's tables"
+        }
+        _ => "cannot be used",
+    };
+    format!("the SQLite file {} {why}", file.display())
 }
