@@ -7,19 +7,18 @@
 //! | `migrate` | the tables |
 //! | `file` | the single writer of a file, its queue, and what a handler can leave on its connection |
 //! | `watch` | hooks that track a connection's transactions |
-//! | `transactions`, `txn`, `claims`, `claims_sql` | begin, claim, guard, commit, rollback |
+//! | `transactions`, `txn`, `claims` | begin, claim, guard, commit, rollback |
 //! | `inbox_rows`, `inbox_sql`, `calls_sql` | inbox rows, also in their call phase |
 //! | `outbox_rows`, `outbox_sql` | the outbox, for handlers, relays and operators |
 //! | `consumers`, `consumers_sql` | handlers, gauges, dead letters |
 //! | `own` | claims and staged messages in transactions of the application's own |
-//! | `prune`, `prune_sql` | removing old claims |
+//! | `prune` | removing old claims |
 //! | `sql`, `answer` | texts, values, errors |
 //! | `plans` | tests of query plans |
 
 mod answer;
 mod calls_sql;
 mod claims;
-mod claims_sql;
 mod consumers;
 mod consumers_sql;
 mod file;
@@ -32,7 +31,6 @@ mod outbox_rows;
 mod outbox_sql;
 mod own;
 mod prune;
-mod prune_sql;
 mod sql;
 mod transactions;
 mod txn;

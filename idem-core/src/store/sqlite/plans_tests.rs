@@ -3,7 +3,7 @@
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::sql::Prefix;
-use super::{calls_sql, claims_sql, consumers_sql, inbox_sql, migrate, prune_sql};
+use super::{calls_sql, claims, consumers_sql, inbox_sql, migrate, prune};
 use crate::store::RowKind;
 
 /// Returns the plan of a statement, one line per step.
@@ -69,14 +69,14 @@ async fn a_poll_and_dead_lettering_read_indexes_only() {
 #[tokio::test]
 async fn statements_for_each_message_scan_no_table() {
     for text in [
-        claims_sql::CLAIM,
-        claims_sql::EXISTING_CLAIM,
+        claims::CLAIM,
+        claims::EXISTING_CLAIM,
         inbox_sql::COUNT_DUPLICATE,
         inbox_sql::REMOVE,
         inbox_sql::TAKEN,
         inbox_sql::RECORD_RESULT,
         calls_sql::RECORD,
-        prune_sql::DELETE,
+        prune::DELETE,
     ] {
         reads_no_table(&plan(text).await);
     }
@@ -84,10 +84,10 @@ async fn statements_for_each_message_scan_no_table() {
 
 #[tokio::test]
 async fn prune_walks_by_the_primary_key() {
-    let end = plan(prune_sql::END).await;
+    let end = plan(prune::END).await;
     assert!(end.contains("processed_messages USING PRIMARY KEY ((handler_id,key)>(?,?))"), "{end}");
     assert!(!end.contains("TEMP B-TREE"), "{end}");
-    let delete = plan(prune_sql::DELETE).await;
+    let delete = plan(prune::DELETE).await;
     assert!(
         delete.contains("SEARCH c USING PRIMARY KEY ((handler_id,key)>(?,?) AND (handler_id,key)<(?,?))"),
         "{delete}"

@@ -6,8 +6,7 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Row as _};
 
 use super::answer::{ERROR, code, is_busy, unknown};
-use super::claims::{self, bound};
-use super::claims_sql::{REOPEN, begin_with_claim};
+use super::claims::{self, REOPEN, begin_with_claim, bound};
 use super::file::{Answers, BUSY_TIMEOUT, CHANGED, STATE};
 use super::handle::Query;
 use super::txn::{ended, not_committed, write};
