@@ -39,7 +39,7 @@ pub(super) async fn insert(
     connection: &mut SqliteConnection,
     identity: &Identity,
     state: ClaimState,
-) -> Result<Claimed, sqlx::Error> {
+) -> sqlx::Result<Claimed> {
     let inserted = bound(store.query(CLAIM), identity, state).fetch_optional(&mut *connection).await?;
     claimed(store, connection, identity, inserted).await
 }
@@ -49,7 +49,7 @@ pub(super) async fn read(
     store: &Sqlite,
     connection: &mut SqliteConnection,
     identity: &Identity,
-) -> Result<Option<ExistingClaim>, sqlx::Error> {
+) -> sqlx::Result<Option<ExistingClaim>> {
     let query = sqlx::query_as::<_, (Vec<u8>, Option<i64>)>(store.prefix.sql(EXISTING_CLAIM));
     let found = query.bind(identity.handler.0).bind(identity.key.as_bytes()).fetch_optional(connection).await?;
     Ok(found.map(|(found, age)| ExistingClaim { fingerprint: Fingerprint::stored(&found), age: age.map(duration) }))
@@ -67,7 +67,7 @@ pub(super) async fn claimed(
     connection: &mut SqliteConnection,
     identity: &Identity,
     inserted: Option<SqliteRow>,
-) -> Result<Claimed, sqlx::Error> {
+) -> sqlx::Result<Claimed> {
     match inserted {
         Some(row) => Ok(Claimed::New { pruned_through: row.try_get::<Option<i64>, _>(0)?.map(time) }),
         None => Ok(Claimed::Found(read(store, connection, identity).await?)),

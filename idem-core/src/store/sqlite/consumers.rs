@@ -176,7 +176,7 @@ impl Sqlite {
         connection: &mut SqliteConnection,
         consumer: &str,
         name: &str,
-    ) -> Result<(i32, Option<i64>), sqlx::Error> {
+    ) -> sqlx::Result<(i32, Option<i64>)> {
         let retention = millis(self.retention);
         for attempt in 0..=NUMBERS {
             if let Some(known) = self.number(&mut *connection, consumer, name).await? {
@@ -195,12 +195,12 @@ impl Sqlite {
         connection: &mut SqliteConnection,
         consumer: &str,
         name: &str,
-    ) -> Result<Option<(i32, Option<i64>)>, sqlx::Error> {
+    ) -> sqlx::Result<Option<(i32, Option<i64>)>> {
         sqlx::query_as(self.prefix.sql(NUMBER)).bind(consumer).bind(name).fetch_optional(connection).await
     }
 
     /// Deletes a handler to which nothing belongs. Returns whether it has done so.
-    async fn forget(&self, connection: &mut SqliteConnection, id: i32) -> Result<bool, sqlx::Error> {
+    async fn forget(&self, connection: &mut SqliteConnection, id: i32) -> sqlx::Result<bool> {
         Ok(self.query(FORGET).bind(id).execute(connection).await?.rows_affected() == 1)
     }
 }

@@ -148,7 +148,7 @@ impl File {
 }
 
 impl Writer {
-    async fn open(options: &SqliteConnectOptions) -> Result<(Self, oneshot::Receiver<()>), sqlx::Error> {
+    async fn open(options: &SqliteConnectOptions) -> sqlx::Result<(Self, oneshot::Receiver<()>)> {
         let mut connection = options.connect().await?;
         let (open, closed) = oneshot::channel();
         let watch = Watch::over(&mut connection, open).await?;
@@ -173,7 +173,7 @@ impl Connection {
     }
 
     /// Runs a statement that begins, marks or ends a transaction.
-    pub(super) async fn run(&mut self, statement: &'static str) -> Result<(), sqlx::Error> {
+    pub(super) async fn run(&mut self, statement: &'static str) -> sqlx::Result<()> {
         sqlx::query(statement).execute(self.raw()).await.map(|_| ())
     }
 

@@ -67,7 +67,7 @@ impl Sqlite {
     pub(super) async fn read_all<T>(
         &self,
         query: Query<'_>,
-        decode: impl Fn(&SqliteRow) -> Result<T, sqlx::Error>,
+        decode: impl Fn(&SqliteRow) -> sqlx::Result<T>,
     ) -> Answer<Vec<T>> {
         self.read(async move |_, reader| query.fetch_all(reader).await?.iter().map(decode).collect()).await
     }
@@ -80,7 +80,7 @@ impl Sqlite {
     /// Runs statements on the connection for reading, which no writer blocks.
     pub(super) async fn read<T>(
         &self,
-        work: impl AsyncFnOnce(&Self, &mut SqliteConnection) -> Result<T, sqlx::Error>,
+        work: impl AsyncFnOnce(&Self, &mut SqliteConnection) -> sqlx::Result<T>,
     ) -> Answer<T> {
         let mut slot = self.file.reader.lock().await;
         // It is closed unless the work has ended well.

@@ -15,11 +15,7 @@ use crate::store::{
 };
 
 /// Inserts a row, or counts a delivery of one that is there, and returns its id.
-pub(super) async fn insert(
-    store: &Sqlite,
-    connection: &mut SqliteConnection,
-    row: &NewRow<'_>,
-) -> Result<i64, sqlx::Error> {
+pub(super) async fn insert(store: &Sqlite, connection: &mut SqliteConnection, row: &NewRow<'_>) -> sqlx::Result<i64> {
     let Identity { handler, key, fingerprint } = row.identity;
     let query = sqlx::query_scalar(store.prefix.sql(inbox_sql::INSERT)).bind(handler.0).bind(key.as_bytes());
     let query = query.bind(fingerprint.as_bytes()).bind(row.delivery.payload().as_ref());

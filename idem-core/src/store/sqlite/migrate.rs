@@ -93,7 +93,7 @@ pub(super) async fn run(
 
 /// Retries until WAL mode is enabled: the change needs exclusive access to the file, and SQLite does not wait for it. With
 /// `verify_only`, only returns the mode.
-async fn wal(connection: &mut SqliteConnection, verify_only: bool) -> Result<String, sqlx::Error> {
+async fn wal(connection: &mut SqliteConnection, verify_only: bool) -> sqlx::Result<String> {
     let begun = Instant::now();
     loop {
         let mode = sqlx::query_scalar(if verify_only { "PRAGMA journal_mode" } else { "PRAGMA journal_mode = WAL" });

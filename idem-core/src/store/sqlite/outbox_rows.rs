@@ -29,7 +29,7 @@ const AT_ONCE: u64 = 8 * 1024 * 1024;
 /// How many rows one statement inserts: SQLite binds at most 32,766 values.
 const INSERTED: usize = 4000;
 
-fn message(row: &SqliteRow) -> Result<StagedMessage, sqlx::Error> {
+fn message(row: &SqliteRow) -> sqlx::Result<StagedMessage> {
     let message = envelope::open(
         row.try_get("destination")?,
         row.try_get("key")?,
@@ -43,11 +43,7 @@ fn message(row: &SqliteRow) -> Result<StagedMessage, sqlx::Error> {
 }
 
 /// Returns the row of an outbox, which is made here if there is none.
-pub(super) async fn intern(
-    store: &Sqlite,
-    connection: &mut SqliteConnection,
-    name: &str,
-) -> Result<OutboxId, sqlx::Error> {
+pub(super) async fn intern(store: &Sqlite, connection: &mut SqliteConnection, name: &str) -> sqlx::Result<OutboxId> {
     for attempt in 0..=NUMBERS {
         let find = sqlx::query_as(store.prefix.sql(FIND)).bind(name);
         if let Some((number, namespace)) = find.fetch_optional(&mut *connection).await? {
@@ -64,7 +60,7 @@ pub(super) async fn insert(
     store: &Sqlite,
     connection: &mut SqliteConnection,
     messages: &[(OutboxId, StagedMessage)],
-) -> Result<(), sqlx::Error> {
+) -> sqlx::Result<()> {
     // Many with one statement, so that none of them or all are inserted, even if the caller's future is dropped.
     for messages in messages.chunks(INSERTED) {
         let values = vec!["(?, ?, {now}, ?, ?, ?, ?)"; messages.len()].join(", ");

@@ -92,17 +92,17 @@ pub(super) fn since_epoch(time: SystemTime) -> i64 {
 }
 
 /// Decodes an inbox row.
-pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
+pub(super) fn row(row: &SqliteRow) -> sqlx::Result<Row> {
     stored::decode(row, time)
 }
 
 /// Decodes inbox rows, oldest first: `RETURNING` guarantees no order. They may have one more column, `waited`.
-pub(super) fn rows(rows: &[SqliteRow]) -> Result<Vec<Row>, sqlx::Error> {
+pub(super) fn rows(rows: &[SqliteRow]) -> sqlx::Result<Vec<Row>> {
     let decode = |found: &SqliteRow| {
         let waited = found.try_get::<Option<i64>, _>("waited").ok().flatten().map(duration);
         Ok(Row { waited, ..row(found)? })
     };
-    let mut rows = rows.iter().map(decode).collect::<Result<Vec<_>, sqlx::Error>>()?;
+    let mut rows = rows.iter().map(decode).collect::<sqlx::Result<Vec<_>>>()?;
     rows.sort_by_key(|row| row.id);
     Ok(rows)
 }

@@ -225,7 +225,7 @@ impl Sqlite {
     /// Runs statements in one of idem's own transactions, in which no handler runs, and commits.
     pub(super) async fn in_transaction<T>(
         &self,
-        work: impl AsyncFnOnce(&Self, &mut Txn) -> Result<T, sqlx::Error>,
+        work: impl AsyncFnOnce(&Self, &mut Txn) -> sqlx::Result<T>,
     ) -> Answer<T> {
         let mut txn = self.begin(Duration::MAX).await?;
         let done = work(self, &mut txn).await.map_err(|error| self.file.fault(error))?;

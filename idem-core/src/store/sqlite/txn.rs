@@ -74,7 +74,7 @@ impl Txn {
     /// Marks the transaction as the one that inserted this claim, or that needs none. A savepoint cannot outlive its
     /// transaction, so releasing it fails in any other transaction: after ROLLBACK, after COMMIT, and after either of them
     /// followed by a new BEGIN (where reading the claim again would find it).
-    pub(super) async fn guard(&mut self, claim: Option<&Identity>) -> Result<(), sqlx::Error> {
+    pub(super) async fn guard(&mut self, claim: Option<&Identity>) -> sqlx::Result<()> {
         self.connection.run(r#"SAVEPOINT "idem_guard""#).await?;
         self.mark_guarded(claim);
         Ok(())
@@ -105,7 +105,7 @@ pub(super) async fn not_committed(store: &Sqlite, mut txn: Txn, error: sqlx::Err
 
 /// Writes the messages that the handlers have staged. Those for other handlers are claimed, undated, and stored if their claim is
 /// new. Returns how many of them do not run. The transaction is the only writer, so no claim is made or removed meanwhile.
-pub(super) async fn write(store: &Sqlite, txn: &mut Txn) -> Result<Unscheduled, sqlx::Error> {
+pub(super) async fn write(store: &Sqlite, txn: &mut Txn) -> sqlx::Result<Unscheduled> {
     let mut unscheduled = Unscheduled::default();
     for LocalMessage { identity, delivery, provider_key } in std::mem::take(&mut txn.local) {
         let row = match claims::insert(store, txn.connection(), &identity, ClaimState::Waiting).await? {

@@ -34,10 +34,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Installs the hooks. `open` is dropped when the connection is closed.
-    pub(super) async fn over(
-        connection: &mut SqliteConnection,
-        open: oneshot::Sender<()>,
-    ) -> Result<Arc<Self>, sqlx::Error> {
+    pub(super) async fn over(connection: &mut SqliteConnection, open: oneshot::Sender<()>) -> sqlx::Result<Arc<Self>> {
         let watch =
             Arc::new(Self { origin: Instant::now(), limit: AtomicU64::new(u64::MAX), state: AtomicU8::new(IDLE) });
         let mut handle = connection.lock_handle().await?;
