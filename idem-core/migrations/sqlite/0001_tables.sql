@@ -140,14 +140,11 @@ CREATE TABLE "idem_call_namespaces" (
 -- possible.
 CREATE TABLE "idem_pruner" (
     id           INTEGER PRIMARY KEY CHECK (id = 1),
-    locked_by    BLOB,
     locked_until INTEGER NOT NULL DEFAULT 0,
     -- The last claim that the walk through the claims has read. There is no index on the date, which each message would
-    -- have to pay for. A part of the table that was walked is worth a part of the time that a round may take, by which
-    -- caught_up_to advances.
+    -- have to pay for.
     handler_id   INTEGER NOT NULL DEFAULT 0,
     key          BLOB    NOT NULL DEFAULT x'',
-    caught_up_to INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)),
     -- How many claims this round has read, and the last one.
     walked       INTEGER NOT NULL DEFAULT 0,
     size         INTEGER NOT NULL DEFAULT 0

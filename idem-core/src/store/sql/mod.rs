@@ -21,6 +21,7 @@ mod retention;
 pub(crate) mod stored;
 pub(crate) mod tables;
 mod unscheduled;
+#[cfg(feature = "postgres")]
 mod walk;
 
 pub(crate) use clock::Clock;
@@ -31,4 +32,5 @@ pub(crate) use number::{NUMBERS, number};
 pub(crate) use own::{check_transaction, checked};
 pub(crate) use retention::tell_of_retention;
 pub(crate) use unscheduled::Unscheduled;
+#[cfg(feature = "postgres")]
 pub(crate) use walk::Walk;

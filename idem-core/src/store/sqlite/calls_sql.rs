@@ -1,11 +1,7 @@
 //! The statements of external calls.
 
-pub(super) const DUE: &str = r#"
-SELECT EXISTS (
-    SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.value AND state = 'calling' AND {due} <= +{now}
-    )
-)"#;
+/// The rows that are due.
+pub(super) const DUE: &str = "state = 'calling' AND {due} <= +{now}";
 
 /// The oldest rows of all handlers, searched as those of an ordinary take are.
 pub(super) const FIND: &str = r#"
@@ -60,10 +56,9 @@ UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 
     lost_connections = 0, run_at = {now}, provider_key = coalesce(provider_key, ?3)
 WHERE id = ?1 AND locked_by = ?2"#;
 
-pub(super) const LEFT: &str = r#"
-SELECT count(*) FILTER (WHERE called_at IS NULL) AS unused, count(*) FILTER (WHERE called_at IS NOT NULL) AS in_doubt
-FROM "idem_inbox_messages"
-WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'calling'"#;
+pub(super) const IN_DOUBT: &str = r#"
+SELECT count(*) FROM "idem_inbox_messages"
+WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'calling' AND called_at IS NOT NULL"#;
 
 /// ?2: how many rows to release.
 pub(super) const RELEASE: &str = r#"

@@ -1,5 +1,7 @@
 //! The statements of inbox rows.
 
+use crate::store::{MAX_STARTS, RowKind};
+
 // ===== in a transaction =====
 
 pub(super) const INSERT: &str = r#"
@@ -23,62 +25,57 @@ pub(super) const DATE: &str =
 
 // ===== in autocommit =====
 
+/// Whether one of the handlers has such a row.
+pub(super) fn has(which: &str) -> String {
+    format!(
+        r#"EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
+    SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.value AND {which}
+))"#
+    )
+}
+
 /// The plus takes its affinity from the clock, here and below: otherwise SQLite compares in a way for which it does not search an
 /// index of an expression.
-pub(super) const POLL_DUE: &str = r#"
-SELECT
-    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.value AND {ordinary} AND {due} <= +{now}
-    )) AS ordinary,
-    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages"
-        WHERE handler_id = h.value AND {suspect} AND crash_count <= 1 AND {due} <= +{now}
-    )) AS suspect,
-    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages"
-        WHERE handler_id = h.value AND {suspect} AND crash_count > 1 AND crash_count < ?2 AND {due} <= +{now}
-    )) AS alone,
-    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages"
-        WHERE handler_id = h.value AND {suspect} AND crash_count >= ?2 AND {due} < {now} - ?3
-    )) AS crashed"#;
-
-/// The rows that a take is about to take: how large they are, and how long they have been due, since RETURNING sees
-/// only the new values. Uses the same indexes as the take. It does not run in the same transaction: a row that appears
-/// or disappears in between is only missing in a histogram, or slightly exceeds the limit.
-pub(super) const DUE: &str = r#"
-SELECT m.id, {now} - {due} AS waited, length(payload) + length(envelope) AS bytes
-FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
-WHERE m.id IN (
-    SELECT i.id FROM "idem_inbox_messages" AS i
-    WHERE i.handler_id = h.value AND {ordinary} AND {due} <= +{now} ORDER BY {due} LIMIT ?2
-)
-ORDER BY {due} LIMIT ?2"#;
+pub(super) fn poll_due() -> String {
+    let [ordinary, suspect, alone, crashed] = [
+        "{ordinary} AND {due} <= +{now}",
+        "{suspect} AND crash_count <= 1 AND {due} <= +{now}",
+        "{suspect} AND crash_count > 1 AND crash_count < ?2 AND {due} <= +{now}",
+        "{suspect} AND crash_count >= ?2 AND {due} < {now} - ?3",
+    ]
+    .map(has);
+    format!("SELECT {ordinary}, {suspect}, {alone}, {crashed}")
+}
 
 /// The inner query runs once per handler, so that the index finds its earliest rows, regardless of how many rows are
-/// due and of the rows of other consumers. SQLite has no LATERAL, and an `IN` list would sort all due rows.
-macro_rules! take {
-    ($kind:literal) => {
-        concat!(
-            r#"
+/// due and of the rows of other consumers. SQLite has no LATERAL, and an `IN` list would sort all due rows. The sizes of a row
+/// (?5 is their limit) are read without its payload. RETURNING sees only the new values, so a row that lost its lease does not
+/// tell how long it has been due.
+pub(super) fn take(kind: RowKind) -> String {
+    let kind = match kind {
+        RowKind::Ordinary => "{ordinary}",
+        RowKind::Suspect => "{suspect} AND crash_count <= 1",
+        RowKind::Alone => "{suspect} AND crash_count IN (2, 3)",
+    };
+    let take = r#"
 UPDATE "idem_inbox_messages" SET state = 'running', crash_count = crash_count + 1, locked_until = {now} + ?3, locked_by = ?4
 WHERE id IN (
-    SELECT m.id FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
-    WHERE m.id IN (
-        SELECT i.id FROM "idem_inbox_messages" AS i
-        WHERE i.handler_id = h.value AND "#,
-            $kind,
-            r#" AND {due} <= +{now} ORDER BY {due} LIMIT ?2
-    )
-    ORDER BY {due} LIMIT ?2
-)
-RETURNING {row}"#
+    SELECT id FROM (
+        SELECT m.id, sum(length(payload) + length(envelope)) OVER (
+            ORDER BY {due}, m.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS before
+        FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
+        WHERE m.id IN (
+            SELECT i.id FROM "idem_inbox_messages" AS i
+            WHERE i.handler_id = h.value AND {kind} AND {due} <= +{now} ORDER BY {due} LIMIT ?2
         )
-    };
+        ORDER BY {due}, m.id LIMIT ?2
+    ) WHERE coalesce(before, 0) < ?5
+)
+RETURNING {row}, CASE WHEN crash_count = 1 THEN {now} - run_at END AS waited"#;
+    take.replace("{kind}", kind)
 }
-pub(super) const TAKE_ORDINARY: &str = take!("{ordinary}");
-pub(super) const TAKE_SUSPECT: &str = take!("{suspect} AND crash_count <= 1");
-pub(super) const TAKE_ALONE: &str = take!("{suspect} AND crash_count > 1 AND crash_count < ?5");
+const _: () = assert!(MAX_STARTS == 4);
 
 pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE locked_by = ?1"#;
 
