@@ -46,8 +46,6 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) left_to_callers: Rate,
     /// The log lines about calls that could not begin in time.
     pub(crate) late_calls: Rate,
-    /// The log lines about messages that were redelivered many times.
-    pub(crate) redeliveries: Rate,
     /// Which messages prepare their codecs.
     pub(crate) preparations: Arc<Preparations>,
     /// Serializes the inbox's own statements, which use one connection.

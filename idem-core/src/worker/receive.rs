@@ -9,8 +9,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{chain, text};
 use crate::park::Arrivals;
-use crate::runtime::{Health, LeasedAcker, Pipeline, Rate, growing_waits};
-use crate::{Delivery, DeliveryOrder, Error, Source, Store, SubscribeOptions};
+use crate::runtime::{Health, LeasedAcker, Pipeline, growing_waits};
+use crate::{DeliveryOrder, Error, Source, Store, SubscribeOptions};
 
 /// How long closing a subscription may take before it is left to the broker.
 pub(super) const CLOSE: Duration = Duration::from_secs(5);
@@ -87,7 +87,6 @@ async fn forward<S: Store, Src: Source>(
         match source.next().await {
             // The queues need no limit: the source returns no more than may be unsettled.
             Ok((mut delivery, acker)) => {
-                warn_of_many(&delivery, &pipeline.redeliveries);
                 pipeline.recognize(&mut delivery);
                 delivery.ordering_key =
                     delivery.ordering_key.filter(|_| pipeline.settings.order != DeliveryOrder::None);
@@ -97,27 +96,6 @@ async fn forward<S: Store, Src: Source>(
             }
             Err(error) => return error,
         }
-    }
-}
-
-/// The delivery count from which a warning is logged. RabbitMQ 4 drops a message at the 21st return by default.
-const MANY: u32 = 10;
-
-/// The least time between two warnings. A return counts for all deliveries that the connection had.
-const PAUSE: Duration = Duration::from_secs(60);
-
-fn warn_of_many(delivery: &Delivery, last: &Rate) {
-    if let Some(count) = delivery.delivery_count().filter(|count| *count >= MANY)
-        && last.allows(PAUSE)
-    {
-        tracing::warn!(
-            source = delivery.source(),
-            message_id = delivery.message_id(),
-            position = delivery.position(),
-            count,
-            "the broker has redelivered a message many times, and drops it if the queue has a delivery limit: find \
-             out why workers or connections end (out of memory, a crash loop, a consumer timeout). It is logged once a minute"
-        );
     }
 }
 
@@ -212,47 +190,10 @@ async fn lasts<B: Future, O: Future>(long: Duration, began: impl Fn() -> B, over
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use tokio::sync::watch;
     use tokio::time::sleep;
-    use tracing::field::{Field, Visit};
-    use tracing::{Event, Level, Subscriber};
-    use tracing_subscriber::Layer;
-    use tracing_subscriber::layer::{Context, SubscriberExt};
 
     use super::*;
-
-    /// The `count` fields of logged warnings.
-    #[derive(Clone, Default)]
-    struct Warnings(Arc<Mutex<Vec<u64>>>);
-
-    impl<S: Subscriber> Layer<S> for Warnings {
-        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-            assert_eq!(*event.metadata().level(), Level::WARN);
-            event.record(&mut self.clone());
-        }
-    }
-
-    impl Visit for Warnings {
-        fn record_u64(&mut self, field: &Field, value: u64) {
-            assert_eq!(field.name(), "count");
-            self.0.lock().unwrap().push(value);
-        }
-
-        fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
-    }
-
-    #[test]
-    fn messages_that_were_delivered_ten_times_are_one_warning_a_minute() {
-        let (warnings, last) = (Warnings::default(), Rate::default());
-        crate::log_of_tests::with_subscriber(tracing_subscriber::registry().with(warnings.clone()), || {
-            for count in [None, Some(1), Some(9), Some(10), Some(500)] {
-                warn_of_many(&Delivery::new("orders", "{}").with_delivery_count(count), &last);
-            }
-        });
-        assert_eq!(*warnings.0.lock().unwrap(), [10]);
-    }
 
     #[test]
     fn the_waits_grow_until_a_delivery_was_settled() {

@@ -148,7 +148,6 @@ fn assemble<S: Store, Src: Source>(
         parked_rows: ParkedRows::default(),
         left_to_callers: Rate::default(),
         late_calls: Rate::default(),
-        redeliveries: Rate::default(),
         preparations: Arc::<Preparations>::default(),
         own_statements: Mutex::new(()),
         brake: Brake::new(settings.unfit_limit, health.clone()),
