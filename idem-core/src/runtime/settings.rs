@@ -103,7 +103,7 @@ impl Settings {
     pub(crate) fn connections(&self) -> usize {
         let StoredAtOnce { batches, single } = self.stored_at_once();
         // Deliveries that wait for their rows query the database one after another.
-        let waiting = usize::from(self.order != DeliveryOrder::None);
+        let waiting = usize::from(!self.is_unordered());
         self.direct() + batches + single + waiting + self.inbox_concurrency() + BOOKKEEPING
     }
 
@@ -176,23 +176,13 @@ impl Settings {
                  once, and at most 65535",
             );
         }
-        if self.batch > 1 && self.order != DeliveryOrder::None {
-            return refuse(
-                "`.batch(..)` and `.order(..)` cannot be combined: after a failure in a batch, later messages would \
-                 run first; remove one of them",
-            );
-        }
-        if self.inbox && self.order != DeliveryOrder::None {
-            return refuse(
-                "`.inbox()` and `.order(..)` cannot be combined: the inbox runs messages concurrently as they become \
-                 due; remove one of them",
-            );
-        }
-        if self.fan_out && self.order != DeliveryOrder::None {
-            return refuse(
-                "`.fan_out()` and `.order(..)` cannot be combined: each handler runs a message independently, so a \
-                 later message could run first; remove one of them",
-            );
+        let unordered = [
+            (self.batch > 1, ".batch(..)", "after a failure in a batch, later messages would run first"),
+            (self.inbox, ".inbox()", "the inbox runs messages concurrently as they become due"),
+            (self.fan_out, ".fan_out()", "each handler runs a message by itself, so a later one could run first"),
+        ];
+        if let Some((_, option, why)) = unordered.iter().find(|(is_set, ..)| *is_set && !self.is_unordered()) {
+            return refuse(&format!("`{option}` and `.order(..)` cannot be combined: {why}; remove one of them"));
         }
         if self.inbox_concurrency() == 0 {
             return refuse("`.inbox_concurrency(..)` must be at least 1: retries run from the inbox");
