@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tracing::Span;
 
+use crate::caught::dropped;
 use crate::delivery::KeptCall;
 use crate::registry::{NoJob, Unfit};
 use crate::routes::Route;
@@ -51,13 +52,24 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Returns that of these handlers, which take the delivery, whose codec has to prepare for it: the only one, or of
-    /// several the first for which that is so. This decodes beside no suspect that has the process to itself; the caller must not
-    /// hold that permit, or a suspect that waits would block both.
+    /// Returns the first of these handlers, which take the delivery, whose codec has to prepare for it.
     pub(crate) async fn unprepared<'a>(&self, takers: &[&'a Route<S>], delivery: &Delivery) -> Option<&'a Route<S>> {
+        for route in takers {
+            if self.is_unprepared(route, delivery).await {
+                return Some(route);
+            }
+        }
+        None
+    }
+
+    /// Returns whether the codec of this handler has to prepare for the delivery. This decodes beside no suspect that has the
+    /// process to itself; the caller must not hold that permit, or a suspect that waits would block both.
+    pub(crate) async fn is_unprepared(&self, route: &Route<S>, delivery: &Delivery) -> bool {
         let _beside = self.suspect_lock.direct().await;
-        let is_unprepared = |route: &&&Route<S>| matches!(self.decode_for(route, delivery), Err(NoJob::Unprepared));
-        if let [only] = takers { Some(only) } else { takers.iter().find(is_unprepared).copied() }
+        let decoded = self.decode_for(route, delivery);
+        let is_unprepared = matches!(decoded, Err(NoJob::Unprepared));
+        dropped("a message", decoded);
+        is_unprepared
     }
 
     /// Completes the delivery of a row that was taken: recognizes a CloudEvent, and adds what the row has kept of its external

@@ -13,27 +13,17 @@ use crate::store::{HandlerId, Row};
 use crate::{BoxError, Delivery, PrepareError, Store};
 
 use super::pipeline::Pipeline;
-use super::waits::{hold_wait, jittered, refused_wait};
+use super::waits::{hold_wait, refused_wait};
 
 /// The error of a codec that does not find what it has fetched.
 const FORGOTTEN: &str = "the codec requested another preparation although the last one succeeded: `decode` must use the data that \
      `prepare` cached";
 
-/// When a row is tried again whose codec forgets.
-const FORGETFUL: Duration = Duration::from_secs(1);
-
 /// Lets one message of each handler prepare at a time: a delivery, an inbox row or an external call. Until it has ended, and
 /// after a failure until the next try, the others of that handler wait. What a registry that is away costs is then one try
 /// after another, however many messages need it. Other handlers do not wait.
 #[derive(Debug, Default)]
-pub(crate) struct Preparations(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    handlers: HashMap<HandlerId, Turns>,
-    /// The rows that have asked for a preparation: when, and whether it has succeeded since.
-    rows: HashMap<i64, (Instant, bool)>,
-}
+pub(crate) struct Preparations(Mutex<HashMap<HandlerId, Turns>>);
 
 #[derive(Debug, Default)]
 struct Turns {
@@ -49,17 +39,11 @@ pub(crate) struct Preparing {
     handler: HandlerId,
 }
 
-/// For how long a row is remembered that needs a preparation: for longer than any delay.
-const WANTED: Duration = Duration::from_secs(600);
-
-/// A row that asks again this soon after a preparation has succeeded has a codec that forgets.
-const FORGETS: Duration = Duration::from_secs(10);
-
 impl Preparations {
     /// Returns the turn to prepare for a message of this handler, or the time after which it may be asked for again.
     pub(crate) fn turn(self: &Arc<Self>, handler: HandlerId) -> Result<Preparing, Duration> {
-        let mut state = self.0.lock();
-        let turns = state.handlers.entry(handler).or_default();
+        let mut handlers = self.0.lock();
+        let turns = handlers.entry(handler).or_default();
         let left = turns.not_before.map(|time| time.saturating_duration_since(Instant::now())).unwrap_or_default();
         if !left.is_zero() {
             return Err(left);
@@ -70,28 +54,19 @@ impl Preparations {
         turns.is_taken = true;
         Ok(Preparing { of: self.clone(), handler })
     }
-
-    /// Remembers that a row has asked for a preparation. Returns whether one has succeeded for it just before.
-    pub(crate) fn asked_by(&self, id: i64) -> bool {
-        let (mut state, now) = (self.0.lock(), Instant::now());
-        state.rows.retain(|_, (at, done)| now.duration_since(*at) < if *done { FORGETS } else { WANTED });
-        state.rows.insert(id, (now, false)).is_some_and(|(_, done)| done)
-    }
 }
 
 impl Preparing {
-    /// Records a success. `row`: the row for which it was.
-    fn succeeded(&self, row: Option<i64>) {
-        let mut state = self.of.0.lock();
-        state.handlers.remove(&self.handler);
-        state.rows.extend(row.map(|id| (id, (Instant::now(), true))));
+    /// Records a success.
+    fn succeeded(&self) {
+        self.of.0.lock().remove(&self.handler);
     }
 
     /// Records a failure. Returns how many there were in a row, and the time after which this message may try again: a bit
     /// later than the others of its handler, so that they have their turns as well.
     fn failed(&self) -> (usize, Duration) {
-        let mut state = self.of.0.lock();
-        let turns = state.handlers.entry(self.handler).or_default();
+        let mut handlers = self.of.0.lock();
+        let turns = handlers.entry(self.handler).or_default();
         let wait = refused_wait(turns.failed);
         turns.failed += 1;
         turns.not_before = Some(Instant::now() + wait);
@@ -101,7 +76,7 @@ impl Preparing {
 
 impl Drop for Preparing {
     fn drop(&mut self) {
-        if let Some(turns) = self.of.0.lock().handlers.get_mut(&self.handler) {
+        if let Some(turns) = self.of.0.lock().get_mut(&self.handler) {
             turns.is_taken = false;
         }
     }
@@ -110,10 +85,10 @@ impl Drop for Preparing {
 impl<S: Store> Pipeline<S> {
     /// Lets the codec prepare for a delivery, within the timeout, and without a connection or a lock. A codec that hangs is
     /// waiting for another system, which is not the fault of any message. `turn`: its turn, or the time after which it may ask
-    /// for it again. `row`: the row of the delivery, and how long it is still taken if that is limited. Cancel safe.
+    /// for it again. `left`: for how long its row is still taken, if that is limited. Cancel safe.
     ///
     /// Returns when the message is tried again, uncharged: at once if the codec is prepared, and later if it is not its turn, or
-    /// if what it needs is unavailable.
+    /// if what it needs is unavailable, or if the codec has not kept it.
     ///
     /// # Errors
     /// The codec can never decode the message.
@@ -122,21 +97,24 @@ impl<S: Store> Pipeline<S> {
         turn: Result<Preparing, Duration>,
         route: &Route<S>,
         delivery: &Delivery,
-        row: Option<(i64, Option<Duration>)>,
+        left: Option<Duration>,
     ) -> Result<Duration, String> {
         let turn = match turn {
             Ok(turn) => turn,
             Err(delay) => return Ok(delay),
         };
         let most = self.settings.prepare_timeout;
-        let limit = row.and_then(|(_, left)| left).map_or(most, |left| left.min(most));
+        let limit = left.map_or(most, |left| left.min(most));
         let error = match timeout(limit, route.handler.prepare_codec(delivery)).await {
             Ok(Ok(())) => {
-                turn.succeeded(row.map(|(id, _)| id));
-                return Ok(Duration::ZERO);
+                if !self.is_unprepared(route, delivery).await {
+                    turn.succeeded();
+                    return Ok(Duration::ZERO);
+                }
+                BoxError::from(FORGOTTEN)
             }
             Ok(Err(PrepareError::Undecodable(error))) => {
-                turn.succeeded(row.map(|(id, _)| id));
+                turn.succeeded();
                 return Err(crate::error::text(error.as_ref()));
             }
             Ok(Err(PrepareError::Unavailable(error))) => error,
@@ -156,13 +134,9 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn prepare_delivery(&self, delivery: &mut Delivery) {
         let takers: Vec<_> = self.routes.takers(delivery).collect();
         let Some(route) = self.unprepared(&takers, delivery).await else { return };
-        let preparation = &delivery.rare().preparation;
-        let tries = preparation.tries();
+        let tries = delivery.rare().preparation.tries();
         if tries > 0 {
-            // Codecs that forget, or make each other forget, must not ask without end.
-            if preparation.was_for(route.id) {
-                warn_of_unprepared(delivery, tries, FORGOTTEN);
-            }
+            // Codecs that soon forget, or make each other forget, must not ask without end.
             tokio::time::sleep(refused_wait(tries - 1)).await;
         }
         let undecodable = match self.prepare(self.preparations.turn(route.id), route, delivery, None).await {
@@ -171,17 +145,13 @@ impl<S: Store> Pipeline<S> {
             Ok(delay) => return tokio::time::sleep(delay).await,
             Err(error) => Some(error),
         };
-        delivery.rare_mut().preparation.ended(route.id, tries + 1, undecodable);
+        delivery.rare_mut().preparation.ended(tries + 1, undecodable.map(|why| (route.id, why.into())));
     }
 
-    /// Returns the turn to prepare for a row, or the time after which it is tried again: another message of its handler prepares
-    /// or has failed to, or its own codec has prepared just now and has forgotten the result.
+    /// Returns the turn to prepare for a row, or the time after which it is tried again: another message of its handler prepares,
+    /// or has failed to.
     pub(crate) fn turn_to_prepare(&self, row: &Row) -> Result<Preparing, Duration> {
         self.routes.meters(row.identity.handler).held.increment(1);
-        if self.preparations.asked_by(row.id) {
-            warn_of_unprepared(&row.delivery, 1, FORGOTTEN);
-            return Err(jittered(FORGETFUL));
-        }
         self.preparations.turn(row.identity.handler)
     }
 }
@@ -228,18 +198,7 @@ mod tests {
             waits.push(others);
         }
         assert!(waits[0] < Duration::from_secs(1) && waits[8] > Duration::from_secs(10), "{waits:?}");
-        preparations.turn(ORDERS).ok().unwrap().succeeded(None);
+        preparations.turn(ORDERS).ok().unwrap().succeeded();
         assert!(preparations.turn(ORDERS).is_ok(), "the others go on at once");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_row_that_asks_again_at_once_has_a_codec_that_forgets() {
-        let preparations = Arc::<Preparations>::default();
-        assert!(!preparations.asked_by(7));
-        preparations.turn(ORDERS).ok().unwrap().succeeded(Some(7));
-        assert!(preparations.asked_by(7) && !preparations.asked_by(7));
-        preparations.turn(ORDERS).ok().unwrap().succeeded(Some(7));
-        tokio::time::advance(FORGETS).await;
-        assert!(!preparations.asked_by(7), "it was long ago");
     }
 }
