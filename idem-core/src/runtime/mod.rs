@@ -5,7 +5,7 @@
 //! | `pipeline`, `settings` | the shared state, and the settings |
 //! | `decode`, `prepare` | the checks before any query; the preparation of a codec, and whose turn it is |
 //! | `ended` | the result of one try of a message, and why it waits for the next one |
-//! | `key_queue`, `rows` | waiters for a key, and the keys of a delivery; waiters for an inbox row |
+//! | `key_queue` | waiters for a key, and the keys of a delivery |
 //! | `leased` | when a delivery's lease has to be extended, and the extension |
 //! | `leases` | the same for inbox rows |
 //! | `suspect_lock` | isolates suspects from other work; how long they may wait for that |
@@ -32,7 +32,6 @@ mod outbox_gate;
 mod persist;
 mod pipeline;
 mod prepare;
-mod rows;
 mod running;
 mod settings;
 mod settle;
@@ -54,7 +53,6 @@ pub(crate) use outbox_gate::OutboxGate;
 pub(crate) use persist::{Refused, refused, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;
 pub(crate) use prepare::{Preparations, Preparing};
-pub(crate) use rows::Rows;
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
 pub(crate) use suspect_lock::{Direct, Isolated};

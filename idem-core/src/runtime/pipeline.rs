@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tokio::sync::{Mutex, Notify, Semaphore, watch};
+use tokio::sync::{Mutex, Notify, Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::inbox::ParkedRows;
 use crate::routes::Routes;
+use crate::store::HandlerId;
 use crate::telemetry::ConsumerMetrics;
-use crate::{Lag, Store};
+use crate::{Key, Lag, Store};
 
 use super::batch_throttle::BatchThrottle;
 use super::brake::Brake;
@@ -20,7 +21,6 @@ use super::leases::Leases;
 use super::outage::Outage;
 use super::outbox_gate::OutboxGate;
 use super::prepare::Preparations;
-use super::rows::Rows;
 use super::settings::Settings;
 use super::suspect_lock::SuspectLock;
 use super::waits::Rate;
@@ -63,8 +63,10 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) scheduled: Notify,
     /// The same for rows whose handlers make an external call.
     pub(crate) calls_due: Notify,
-    /// The rows that ordered deliveries wait for.
-    pub(crate) rows: Rows,
+    /// Tells ordered deliveries, which wait for their rows, of each row that has run in this process, whatever its result.
+    pub(crate) ran: broadcast::Sender<(HandlerId, Key)>,
+    /// Held while one of them queries the database, so that any number of them needs only one connection.
+    pub(crate) look: Mutex<()>,
     /// The ordering keys, each with its deliveries that are not settled yet.
     pub(crate) order: KeyQueue,
     /// The number of deliveries acked at the broker. If it grows, the source works.

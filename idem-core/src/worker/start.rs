@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tokio::sync::{Mutex, Notify, Semaphore, watch};
+use tokio::sync::{Mutex, Notify, Semaphore, broadcast, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +12,7 @@ use crate::inbox::ParkedRows;
 use crate::registry::Facts;
 use crate::routes::Routes;
 use crate::runtime::{
-    BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, OutboxGate, Pipeline, Preparations, Rate, Rows,
+    BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, OutboxGate, Pipeline, Preparations, Rate,
 };
 use crate::store::{ConnectionShare, OutboxId};
 use crate::telemetry::{self, ConsumerMetrics};
@@ -22,6 +22,9 @@ use super::builder::Parts;
 use super::receive::CLOSE;
 use super::register::{self, Registration};
 use super::{calls, fitness};
+
+/// How many rows that have run may be untold to a delivery that waits for one. If there are more, it looks for its own.
+const RAN: usize = 64;
 
 /// A worker that has subscribed, and whose tasks have not started.
 pub(super) struct Started<S: Store, Src> {
@@ -157,7 +160,8 @@ fn assemble<S: Store, Src: Source>(
         lag: watch::Sender::new(source.lag()),
         scheduled: Notify::new(),
         calls_due: Notify::new(),
-        rows: Rows::default(),
+        ran: broadcast::Sender::new(RAN),
+        look: Mutex::default(),
         order: KeyQueue::default(),
         settled: AtomicU64::new(0),
         draining: CancellationToken::new(),
