@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::runtime::{InRow, Pipeline, Wait, jittered, kept};
+use crate::runtime::{InRow, Pipeline, Wait, jittered};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -102,11 +102,16 @@ impl<S: Store> Pipeline<S> {
 
     /// Waits for `what`. Returns `false` if the worker drains or the delivery is lost before that.
     async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
+        let lost = async move {
+            while acker.is_live() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
         tokio::select! {
             biased;
             () = self.draining.cancelled() => false,
             () = what => true,
-            () = kept(acker, LOOK) => false,
+            () = lost => false,
         }
     }
 }

@@ -6,8 +6,7 @@
 //! | `decode`, `prepare` | the checks before any query; the preparation of a codec, and whose turn it is |
 //! | `ended` | the result of one try of a message, and why it waits for the next one |
 //! | `key_queue` | waiters for a key, and the keys of a delivery |
-//! | `leased` | when a delivery's lease has to be extended, and the extension |
-//! | `leases` | the same for inbox rows |
+//! | `leases` | the leases of inbox rows, and their extension |
 //! | `suspect_lock` | isolates suspects from other work; how long they may wait for that |
 //! | `batch_throttle` | the size of batches, and how many run at once |
 //! | `running` | the work that runs, and when suspects do not wait for it |
@@ -25,7 +24,6 @@ mod defect;
 mod ended;
 mod health;
 mod key_queue;
-mod leased;
 mod leases;
 mod outage;
 mod outbox_gate;
@@ -46,7 +44,6 @@ pub(crate) use brake::Brake;
 pub(crate) use defect::Defect;
 pub(crate) use ended::{Ended, InRow, Wait};
 pub(crate) use key_queue::{KeyQueue, KeyTicket, KeyTickets};
-pub(crate) use leased::{LOOKS, LeasedAcker, at, extend_all, extended, kept};
 pub(crate) use leases::Leases;
 pub(crate) use outage::{Outage, within};
 pub(crate) use outbox_gate::OutboxGate;
@@ -56,4 +53,4 @@ pub(crate) use prepare::{Preparations, Preparing};
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
 pub(crate) use suspect_lock::{Direct, Isolated};
-pub(crate) use waits::{Rate, busy_wait, growing_waits, hold_wait, jittered, refused_wait};
+pub(crate) use waits::{Rate, at, busy_wait, growing_waits, hold_wait, jittered, refused_wait};

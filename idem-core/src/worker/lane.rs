@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::park::{Arrival, Parked};
-use crate::runtime::{LOOKS, Pipeline, at, extend_all};
+use crate::runtime::Pipeline;
 use crate::{Acker, Store};
 
 /// The maximum number of deliveries that are stored together, and about the maximum number of bytes, since they are in memory
@@ -47,13 +47,12 @@ pub(crate) async fn store<S: Store, A: Acker>(
     parked: Sender<Parked<A>>,
 ) {
     let permits = Arc::new(Semaphore::new(pipeline.settings.stored_at_once().batches));
-    let (mut waiting, mut looked, mut working) = (VecDeque::<Arrival<A>>::new(), Instant::now(), JoinSet::new());
+    let (mut waiting, mut working) = (VecDeque::<Arrival<A>>::new(), JoinSet::new());
     let stored = |mut batch: Vec<Arrival<A>>, permit: Option<OwnedSemaphorePermit>| {
         let (pipeline, parked) = (pipeline.clone(), parked.clone());
         async move { deliver(&pipeline, &mut batch, permit, &parked).await }
     };
     loop {
-        let look = waiting.front().and_then(|first| Some(looked + first.acker.lease()? / LOOKS));
         tokio::select! {
             biased;
             Some(_) = working.join_next() => {}
@@ -63,10 +62,6 @@ pub(crate) async fn store<S: Store, A: Acker>(
                 Ok(arrival) => waiting.push_back(arrival),
                 Err(_) => break,
             },
-            () = at(look) => {
-                extend_all(waiting.iter_mut().map(|arrival| &mut arrival.acker)).await;
-                looked = Instant::now();
-            }
             Ok(permit) = permits.clone().acquire_owned(), if !waiting.is_empty() => {
                 working.spawn(stored(next(&mut waiting), Some(permit)));
             }

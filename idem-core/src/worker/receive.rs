@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{chain, text};
 use crate::park::Arrivals;
-use crate::runtime::{Health, LeasedAcker, Pipeline, growing_waits};
+use crate::runtime::{Health, Pipeline, growing_waits};
 use crate::{DeliveryOrder, Error, Source, Store, SubscribeOptions};
 
 /// How long closing a subscription may take before it is left to the broker.
@@ -22,7 +22,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     options: &SubscribeOptions,
-    to: &Arrivals<LeasedAcker<Src::Acker>>,
+    to: &Arrivals<Src::Acker>,
 ) {
     let settled = || pipeline.settled.load(Relaxed);
     let mut reopening = Reopening::new(settled());
@@ -80,7 +80,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
 async fn forward<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
-    to: &Arrivals<LeasedAcker<Src::Acker>>,
+    to: &Arrivals<Src::Acker>,
 ) -> crate::BoxError {
     loop {
         can_go_on(pipeline).await;
@@ -91,7 +91,7 @@ async fn forward<S: Store, Src: Source>(
                 delivery.ordering_key =
                     delivery.ordering_key.filter(|_| pipeline.settings.order != DeliveryOrder::None);
                 let place = delivery.ordering_key.map(|key| pipeline.order.place(key));
-                to.push(Box::new(delivery), LeasedAcker::new(acker), place);
+                to.push(Box::new(delivery), acker, place);
                 pipeline.outage.set_room(source.room());
             }
             Err(error) => return error,

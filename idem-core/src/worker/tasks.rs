@@ -6,7 +6,7 @@ use async_channel::{Receiver, unbounded};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::park::{self, Arrival, Arrivals};
-use crate::runtime::{LeasedAcker, Pipeline};
+use crate::runtime::Pipeline;
 use crate::store::ConnectionShare;
 use crate::{Source, Store};
 
@@ -16,9 +16,9 @@ use super::{housekeeping, lane, outbox, receive};
 /// A running worker. Dropping it ends all of its tasks.
 pub(super) struct Tasks<S: Store, Src: Source> {
     pub(super) pipeline: Arc<Pipeline<S>>,
-    pub(super) queues: Arc<Arrivals<LeasedAcker<Src::Acker>>>,
+    pub(super) queues: Arc<Arrivals<Src::Acker>>,
     /// What waits for a lane.
-    pub(super) lanes: Receiver<Arrival<LeasedAcker<Src::Acker>>>,
+    pub(super) lanes: Receiver<Arrival<Src::Acker>>,
     pub(super) receiving: JoinSet<Src>,
     /// Tasks that must finish their deliveries or rows before the worker ends.
     pub(super) working: JoinSet<()>,

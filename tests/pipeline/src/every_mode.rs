@@ -103,7 +103,6 @@ macro_rules! __pipeline_in_every_mode {
             a_key_by_position_refuses_a_broker_without_positions
             // refusals
             a_message_that_the_database_refuses_is_held_and_harms_no_other
-            a_delivery_that_is_retried_keeps_its_lease
             a_drain_releases_what_the_database_refuses
             a_failure_that_the_database_refuses_to_record_harms_no_other
             a_row_that_the_database_refuses_harms_no_other
