@@ -54,7 +54,7 @@ async fn drain<S: Store, Src: Source>(
     let Some(Ok(mut source)) = ended else { return Ok(()) };
     let end = Instant::now() + pipeline.settings.shutdown_timeout;
     unsubscribe(&pipeline, &mut source).await;
-    release_waiting(&pipeline, &tasks.lanes, end).await;
+    release_waiting(&pipeline, &tasks.waiting, end).await;
     finish(&pipeline, &mut tasks.working, end).await;
     if let Some(Err(_)) = pipeline.defect.task("close of the source", timeout(LAST_WORDS, source.close())).await {
         tracing::warn!(consumer = pipeline.consumer, "the connection to the broker was not closed in time");
@@ -74,14 +74,13 @@ async fn unsubscribe<S: Store, Src: Source>(pipeline: &Pipeline<S>, source: &mut
     }
 }
 
-/// Releases the deliveries that wait for a lane, so that another worker has them while handlers of this one still run. With
-/// an order, closing the source gives them back. With `.inbox()` there are no lanes: the task that stores has taken nearly
-/// all from this queue, and releases what it has not begun to store.
-async fn release_waiting<S: Store, A: Acker>(pipeline: &Pipeline<S>, lanes: &Receiver<Arrival<A>>, end: Instant) {
+/// Releases the deliveries that wait for a lane, or to be stored, so that another worker has them while handlers of this one
+/// still run. With an order, closing the source gives them back.
+async fn release_waiting<S: Store, A: Acker>(pipeline: &Pipeline<S>, queues: &[Receiver<Arrival<A>>], end: Instant) {
     if pipeline.settings.order != DeliveryOrder::None {
         return;
     }
-    let waiting = iter::from_fn(|| lanes.try_recv().ok());
+    let waiting = queues.iter().flat_map(|queue| iter::from_fn(move || queue.try_recv().ok()));
     let live = waiting.filter(|arrival| arrival.acker.is_live());
     let released = join_all(live.map(|arrival| pipeline.release(arrival.acker)));
     // Those that are not released in time go back when the source is closed, or when the broker has waited for long enough.

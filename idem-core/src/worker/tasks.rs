@@ -17,8 +17,8 @@ use super::{housekeeping, lane, outbox, receive};
 pub(super) struct Tasks<S: Store, Src: Source> {
     pub(super) pipeline: Arc<Pipeline<S>>,
     pub(super) queues: Arc<Arrivals<Src::Acker>>,
-    /// What waits for a lane.
-    pub(super) lanes: Receiver<Arrival<Src::Acker>>,
+    /// What waits for a lane, or to be stored.
+    pub(super) waiting: [Receiver<Arrival<Src::Acker>>; 2],
     pub(super) receiving: JoinSet<Src>,
     /// Tasks that must finish their deliveries or rows before the worker ends.
     pub(super) working: JoinSet<()>,
@@ -36,6 +36,7 @@ impl<S: Store, Src: Source> Tasks<S, Src> {
         let (to_store, stored) = if stores_beside_lanes { unbounded() } else { (to_lanes.clone(), lanes.clone()) };
         let (to_park, parked) = unbounded();
         let queues = Arc::new(Arrivals { lanes: to_lanes, parked: to_park, to_store });
+        let waiting = [lanes.clone(), stored.clone()];
         let mut working = JoinSet::new();
         if settings.inbox || stores_beside_lanes {
             let to_park = queues.parked.clone();
@@ -58,7 +59,7 @@ impl<S: Store, Src: Source> Tasks<S, Src> {
             at.defect.task("receiving", receive::run(&at, &mut source, &options, &to)).await;
             source
         });
-        Self { pipeline, queues, lanes, receiving, working, _beside: beside, _connections: connections }
+        Self { pipeline, queues, waiting, receiving, working, _beside: beside, _connections: connections }
     }
 
     /// Waits until the worker must drain: `shutdown` completes, a task panics, or receiving ends. In the last case,
