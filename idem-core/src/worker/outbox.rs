@@ -5,16 +5,12 @@
 
 use std::time::Duration;
 
-use futures_util::future::join;
 use tokio::time::Instant;
 
 use crate::Store;
 use crate::outbox::Unread;
-use crate::runtime::{OutboxGate, Pipeline, jittered, within};
+use crate::runtime::{OutboxGate, Pipeline, Settings, jittered, within};
 use crate::telemetry::{OUTBOX_COUNTED, OutboxGauges};
-
-/// How long the answer may take whether a relay is alive.
-const ASK: Duration = Duration::from_secs(5);
 
 /// A relay that runs has shown it since, with the lease that it has by default.
 const SHOWN: Duration = Duration::from_secs(10);
@@ -26,36 +22,14 @@ const COUNT: Duration = Duration::from_secs(30);
 const BLIND: u32 = 3;
 
 /// Watches the outbox, until the future is dropped: whether a relay of it is alive, and whether its backlog is longer
-/// than the user permits. Counting may take long, and then delays neither the other question nor the report.
+/// than the user permits.
 pub(super) async fn watch<S: Store>(pipeline: &Pipeline<S>) {
     let Some(gate) = &pipeline.outbox else { return };
-    join(relays(pipeline, gate), messages(pipeline, gate)).await;
-}
-
-/// Watches the relays, and reports.
-async fn relays<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate) {
-    let (consumer, patience) = (&pipeline.consumer, pipeline.settings.relay_patience);
-    let mut relayed = Instant::now();
-    loop {
-        let answer = within(ASK, pipeline.store.outbox_stats(gate.id, 0)).await;
-        if let Err(error) = &answer {
-            tracing::warn!(consumer, error, "nobody knows whether a relay of the outbox runs");
-        }
-        // Without an answer, relays could not renew their lease either.
-        if answer.map_or(true, |stats| stats.relay_seen.is_some_and(|seen| seen < SHOWN)) {
-            relayed = Instant::now();
-        }
-        tell(pipeline, gate, gate.needs_relay() && relayed.elapsed() > patience);
-        rest(pipeline, patience / 12).await;
-    }
-}
-
-/// Counts the messages, for the gauges and for the limit.
-async fn messages<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate) {
-    let (consumer, backlog) = (&pipeline.consumer, pipeline.settings.backlog);
+    let Settings { backlog, relay_patience: patience, .. } = pipeline.settings;
+    let consumer = &pipeline.consumer;
     let gauges = OutboxGauges::new(consumer);
     let limit = backlog.unwrap_or(0).saturating_add(1).max(OUTBOX_COUNTED);
-    let (mut failures, mut unread) = (0_u32, Unread::default());
+    let (mut failures, mut unread, mut relayed) = (0_u32, Unread::default(), Instant::now());
     loop {
         unread.look(&pipeline.store, Some(consumer)).await;
         let began = Instant::now();
@@ -67,8 +41,13 @@ async fn messages<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate) {
                     gate.publishes();
                 }
                 gate.set_full(backlog.is_some_and(|backlog| stats.waiting > backlog));
+                if stats.relay_seen.is_some_and(|seen| seen < SHOWN) {
+                    relayed = Instant::now();
+                }
             }
             Err(error) => {
+                // Without an answer, relays could not renew their lease either.
+                relayed = Instant::now();
                 failures = failures.saturating_add(1);
                 tracing::warn!(consumer, error, "the messages of the outbox could not be counted");
                 if failures >= BLIND && gate.set_full(false) {
@@ -81,15 +60,12 @@ async fn messages<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate) {
                 }
             }
         }
+        tell(pipeline, gate, gate.needs_relay() && relayed.elapsed() > patience);
         // However many messages wait, most of the time is not spent on counting them, unless a worker waits for it.
         let factor = if gate.is_full() { 1 } else { 10 };
-        rest(pipeline, (pipeline.settings.relay_patience / 12).max(factor * began.elapsed())).await;
+        tokio::time::sleep(jittered((patience / 12).max(factor * began.elapsed()))).await;
+        pipeline.outage.over().await;
     }
-}
-
-async fn rest<S: Store>(pipeline: &Pipeline<S>, time: Duration) {
-    tokio::time::sleep(jittered(time)).await;
-    pipeline.outage.over().await;
 }
 
 /// Reports whether a relay is missing, and whether the outbox is full.

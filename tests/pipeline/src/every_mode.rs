@@ -191,7 +191,6 @@ macro_rules! __pipeline_in_every_mode {
             a_backlog_pauses_consumption_until_it_is_published
             a_backlog_that_cannot_be_counted_stops_no_worker
             a_full_outbox_does_not_stop_suspects
-            a_missing_relay_is_told_while_the_outbox_is_counted
             // local messages
             a_local_message_runs_exactly_once
             nothing_is_handed_over_by_a_run_that_fails
