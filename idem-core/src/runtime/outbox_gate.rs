@@ -23,12 +23,7 @@ pub(crate) struct OutboxGate {
 
 impl OutboxGate {
     pub(crate) fn new(id: OutboxId) -> Self {
-        Self {
-            id,
-            full: watch::Sender::new(false),
-            hands_over: AtomicBool::new(false),
-            publishes: AtomicBool::new(false),
-        }
+        Self { id, full: watch::Sender::default(), hands_over: AtomicBool::default(), publishes: AtomicBool::default() }
     }
 
     /// Records that a local message was staged.
@@ -46,6 +41,7 @@ impl OutboxGate {
         self.publishes.load(Ordering::Relaxed) || !self.hands_over.load(Ordering::Relaxed)
     }
 
+    /// Returns whether more messages wait to be published than the user permits.
     pub(crate) fn is_full(&self) -> bool {
         *self.full.borrow()
     }
@@ -54,24 +50,19 @@ impl OutboxGate {
     pub(crate) fn set_full(&self, full: bool) -> bool {
         self.full.send_replace(full)
     }
-
-    /// Waits until it is full, or until it is not. Cancel safe.
-    pub(crate) async fn becomes(&self, full: bool) {
-        // The sender lives in `self`, so waiting cannot fail.
-        let _ = self.full.subscribe().wait_for(|now| *now == full).await;
-    }
 }
 
 impl<S: Store> Pipeline<S> {
     /// Returns whether more messages wait to be published than the user permits.
     pub(crate) fn is_outbox_full(&self) -> bool {
-        self.settings.backlog.is_some() && self.outbox.as_ref().is_some_and(OutboxGate::is_full)
+        self.outbox.as_ref().is_some_and(OutboxGate::is_full)
     }
 
     /// Waits until it is so, or until it is not. Cancel safe.
     pub(crate) async fn outbox_full(&self, full: bool) {
         match &self.outbox {
-            Some(gate) if full != self.is_outbox_full() => gate.becomes(full).await,
+            // The sender lives in `self`, so waiting cannot fail.
+            Some(gate) if full != gate.is_full() => drop(gate.full.subscribe().wait_for(|now| *now == full).await),
             None if full => std::future::pending().await,
             _ => {}
         }
