@@ -1,7 +1,7 @@
 //! The health of a worker, and of several together.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -41,9 +41,7 @@ struct State {
     unrelayed: Mutex<Option<String>>,
     /// Why the source cannot be consumed although its broker answers.
     unsubscribed: Mutex<Option<String>>,
-    /// Milliseconds since `born`.
-    progress: AtomicU64,
-    born: Instant,
+    progress: Mutex<Instant>,
 }
 
 impl Health {
@@ -54,8 +52,7 @@ impl Health {
             paused: watch::Sender::new(None),
             unrelayed: Mutex::new(None),
             unsubscribed: Mutex::new(None),
-            progress: AtomicU64::new(0),
-            born: Instant::now(),
+            progress: Mutex::new(Instant::now()),
         };
         Self([Arc::new(state)].into())
     }
@@ -166,8 +163,7 @@ impl Health {
     /// was none. A long time is not a problem by itself: the queue may be empty. Of several workers: the longest of
     /// their times.
     pub fn last_progress(&self) -> Duration {
-        let progress = |state: &Arc<State>| Duration::from_millis(state.progress.load(Relaxed));
-        self.0.iter().map(|state| state.born.elapsed().saturating_sub(progress(state))).max().unwrap_or_default()
+        self.0.iter().map(|state| state.progress.lock().elapsed()).max().unwrap_or_default()
     }
 
     pub(crate) fn set_broker(&self, up: bool) {
@@ -184,10 +180,7 @@ impl Health {
 
     /// As [`progress`](Self::progress), at a time that is known already.
     pub(crate) fn progress_at(&self, now: Instant) {
-        self.0.iter().for_each(|state| {
-            let millis = u64::try_from(now.saturating_duration_since(state.born).as_millis()).unwrap_or(u64::MAX);
-            state.progress.store(millis, Relaxed);
-        });
+        self.0.iter().for_each(|state| *state.progress.lock() = now);
     }
 }
 
