@@ -134,13 +134,11 @@ impl Outage {
             if self.is_up() && !self.asked_in_vain(store).await {
                 continue;
             }
-            damped.begins();
             answers(store).await;
             if state.borrow_and_update().database == (Database::Down { refused: true }) {
                 tokio::time::sleep(damped.wait()).await;
             }
             self.turn(|_| Database::Up);
-            damped.ends();
             tracing::info!("the database can be used again; consumption goes on");
         }
     }

@@ -41,10 +41,11 @@ pub(crate) fn refused_wait(tries: usize) -> Duration {
 
 /// The delays after which work goes on with a database that answers but has refused work. If it refuses again soon, the delays
 /// continue from the last one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Damped {
     next: Duration,
-    ended: Option<Instant>,
+    /// When the last delay ends.
+    ends: Option<Instant>,
 }
 
 const FIRST: Duration = Duration::from_millis(100);
@@ -52,28 +53,13 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// How long a database has to work before the delays start again from the shortest.
 const QUIET: Duration = Duration::from_secs(60);
 
-impl Default for Damped {
-    fn default() -> Self {
-        Self { next: FIRST, ended: None }
-    }
-}
-
 impl Damped {
-    pub(super) fn begins(&mut self) {
-        if self.ended.is_none_or(|ended| ended.elapsed() >= QUIET) {
-            self.next = FIRST;
-        }
-    }
-
     /// Returns the delay after which work goes on.
     pub(super) fn wait(&mut self) -> Duration {
-        let wait = self.next;
-        self.next = (wait * 2).min(LONGEST);
+        let is_quiet = self.ends.is_none_or(|ends| ends.elapsed() >= QUIET);
+        let wait = if is_quiet { FIRST } else { self.next };
+        *self = Self { next: (wait * 2).min(LONGEST), ends: Instant::now().checked_add(wait) };
         wait
-    }
-
-    pub(super) fn ends(&mut self) {
-        self.ended = Some(Instant::now());
     }
 }
 
@@ -113,15 +99,10 @@ mod tests {
     #[test]
     fn a_database_that_fails_again_soon_is_tried_where_it_was_left() {
         let mut damped = Damped::default();
-        damped.begins();
-        let waits: Vec<_> = (0..3).map(|_| damped.wait().as_millis()).collect();
-        assert_eq!(waits, [100, 200, 400]);
-        damped.ends();
-        damped.begins();
-        assert_eq!(damped.wait().as_millis(), 800);
+        let waits: Vec<_> = (0..4).map(|_| damped.wait().as_millis()).collect();
+        assert_eq!(waits, [100, 200, 400, 800]);
         assert_eq!((0..20).map(|_| damped.wait()).last(), Some(LONGEST));
-        damped.ended = Instant::now().checked_sub(QUIET);
-        damped.begins();
+        damped.ends = Instant::now().checked_sub(QUIET);
         assert_eq!(damped.wait(), FIRST);
     }
 
