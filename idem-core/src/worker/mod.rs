@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `builder`, `tuning`, `options` | the builder, its options, and the parts of a worker |
+//! | `builder`, `options` | the builder, its options, and the parts of a worker |
 //! | `run` | the lifecycle: start, run, drain |
 //! | `start`, `fitness`, `calls`, `register`, `unregistered` | the checks at the start, and the registration of the handlers |
 //! | `tasks` | the tasks of a running worker |
@@ -25,7 +25,6 @@ mod run;
 mod shutdown;
 mod start;
 mod tasks;
-mod tuning;
 mod unregistered;
 mod workers;
 
