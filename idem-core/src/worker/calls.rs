@@ -2,33 +2,14 @@
 
 use std::time::Duration;
 
-use crate::Error;
 use crate::external::{AT_MOST_ONCE, CallLimits};
 use crate::registry::Facts;
 
 /// The longest timeout of a call: a day.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// Checks that each handler's external call can be made and repeated.
-pub(super) fn check(handlers: &[&Facts]) -> Result<(), Error> {
-    handlers.iter().try_for_each(|handler| {
-        let flaw = match &handler.external {
-            None if handler.needs_call => Some(
-                "takes the key of an external call, and makes none: name the call, `#[idempotent(.., call = ..)]`"
-                    .to_owned(),
-            ),
-            None => None,
-            Some(limits) => flaw(handler, limits),
-        };
-        match flaw {
-            None => Ok(()),
-            Some(flaw) => Err(Error::Config(format!("the handler {:?} {flaw}", handler.name))),
-        }
-    })
-}
-
 /// Returns what is wrong with a call and its handler.
-fn flaw(handler: &Facts, limits: &CallLimits) -> Option<String> {
+pub(super) fn flaw(handler: &Facts, limits: &CallLimits) -> Option<String> {
     let CallLimits { name, timeout, key_life, writes, takes_key, .. } = limits;
     if name.ends_with(AT_MOST_ONCE) {
         return Some(format!(

@@ -19,9 +19,9 @@ use crate::telemetry::{self, ConsumerMetrics};
 use crate::{Error, Source, Store, SubscribeOptions, age};
 
 use super::builder::Parts;
+use super::fitness;
 use super::receive::CLOSE;
 use super::register::{self, Registration};
-use super::{calls, fitness};
 
 /// How many rows that have run may be untold to a delivery that waits for one. If there are more, it looks for its own.
 const RAN: usize = 64;
@@ -120,12 +120,8 @@ fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
     let handlers: Vec<&Facts> = parts.handlers.iter().map(|handler| handler.facts()).collect();
     parts.settings.check(&parts.consumer)?;
     fitness::distinct(&handlers, &parts.settings)?;
-    fitness::timeouts(&handlers)?;
-    fitness::natural(&handlers)?;
-    calls::check(&handlers)?;
-    fitness::subjects(&parts.source, &parts.settings.route_by)?;
-    fitness::event_types(&parts.source, &handlers, &parts.settings)?;
-    fitness::keys(&parts.source, &handlers, &parts.settings)
+    fitness::routing(&handlers, &parts.source, &parts.settings)?;
+    fitness::each(&handlers, &parts.source, &parts.settings)
 }
 
 fn assemble<S: Store, Src: Source>(
