@@ -8,7 +8,7 @@ use crate::runtime::{Pipeline, within};
 use crate::store::{HandlerMark, RELEASED_AT_ONCE, Remedies, StoreError, as_ours};
 use crate::{Error, Lag, Store, telemetry};
 
-use super::unregistered::Unregistered;
+use super::unregistered::rows_of_others;
 
 const READ_EVERY: Duration = Duration::from_secs(15);
 /// If counting fails, the interval doubles up to this.
@@ -168,7 +168,8 @@ async fn remind<S: Store>(pipeline: &Pipeline<S>) {
     if let Ok(mut known) = store.handlers(Some(consumer)).await {
         let names: Vec<&str> = routes.names().collect();
         known.iter_mut().for_each(|known| as_ours(known, &names));
-        Unregistered { consumer, names: &names }.remind(&known, |handler| Remedies::of(store, consumer, handler, ""));
+        let texts = rows_of_others(consumer, &names, &known, |old| Remedies::of(store, consumer, old, ""));
+        texts.iter().filter(|(_, recently)| !recently).for_each(|(text, _)| tracing::warn!("{text}"));
     }
 }
 

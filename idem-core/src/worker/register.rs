@@ -12,7 +12,7 @@ use crate::store::{HandlerId, HandlerMark, KnownHandler, OutboxId, Remedies, Sto
 use crate::telemetry::Meters;
 use crate::{Error, Store};
 
-use super::unregistered::{Unregistered, renamed};
+use super::unregistered::{renamed, rows_of_others};
 
 /// The handlers of a worker, registered.
 pub(super) struct Registration<S: Store> {
@@ -132,17 +132,20 @@ fn check_known<S: Store>(
 ) -> Result<(), Error> {
     let names: Vec<&str> = handlers.iter().map(|handler| handler.name).collect();
     let reports_rows = !settings.allow_unregistered_rows;
-    let checked = match reports_rows {
-        true => {
-            Unregistered { consumer, names: &names }.check(known, |handler| Remedies::of(store, consumer, handler, ""))
+    let mut refused = Ok(());
+    if reports_rows {
+        for (text, recently) in rows_of_others(consumer, &names, known, |old| Remedies::of(store, consumer, old, "")) {
+            match recently {
+                true => tracing::warn!("{text}"),
+                false => refused = refused.and(Err(Error::Config(text))),
+            }
         }
-        false => Ok(()),
-    };
+    }
     let ours: Vec<_> = handlers.iter().map(|handler| (handler.name, handler.is_natural)).collect();
     for text in renamed(consumer, &ours, known, reports_rows) {
         tracing::warn!("{text}");
     }
-    checked
+    refused
 }
 
 fn failed(consumer: &str, fault: StoreError) -> Error {

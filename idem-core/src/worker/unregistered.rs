@@ -3,73 +3,40 @@
 
 use std::time::Duration;
 
-use crate::Error;
 use crate::store::{KnownHandler, Remedies, SEEN_RECENTLY};
 
-/// The handlers that a worker has, to find rows of handlers that it does not have.
-pub(crate) struct Unregistered<'a> {
-    pub(crate) consumer: &'a str,
-    /// The names of its handlers.
-    pub(crate) names: &'a [&'a str],
-}
-
-impl Unregistered<'_> {
-    /// Called at the start. Rejects rows of a handler that no worker has had for a day, because possibly no worker will
-    /// ever run them. A handler that was seen since then belongs to another worker, or to a release that was rolled
-    /// back: those rows only cause a warning.
-    ///
-    /// # Errors
-    /// There are such rows. The text names each remedy.
-    pub(crate) fn check(&self, known: &[KnownHandler], cures: impl Fn(&str) -> Remedies) -> Result<(), Error> {
-        for (text, recently) in self.texts(known, cures) {
-            if !recently {
-                return Err(Error::Config(text));
-            }
-            tracing::warn!("{text}");
-        }
-        Ok(())
-    }
-
-    /// Called while the worker runs. Warns of rows that would now prevent its start.
-    pub(crate) fn remind(&self, known: &[KnownHandler], cures: impl Fn(&str) -> Remedies) {
-        for (text, _) in self.texts(known, cures).filter(|(_, recently)| !recently) {
-            tracing::warn!("{text}");
-        }
-    }
-
-    /// Returns the message for each handler with rows that this worker does not have, and whether the handler was seen recently.
-    fn texts(&self, known: &[KnownHandler], cures: impl Fn(&str) -> Remedies) -> impl Iterator<Item = (String, bool)> {
-        // The empty name stands for no handler, and every worker has it.
-        let strange = |known: &&KnownHandler| !known.name.is_empty() && !self.names.contains(&known.name.as_str());
-        known.iter().filter(|known| known.has_rows).filter(strange).map(move |known| {
-            let recently = known.seen <= SEEN_RECENTLY;
-            (self.text(known, recently, &cures(&known.name)), recently)
-        })
-    }
-
-    fn text(
-        &self,
-        KnownHandler { name: handler, seen, .. }: &KnownHandler,
-        recently: bool,
-        cures: &Remedies,
-    ) -> String {
-        let consumer = self.consumer;
-        let Remedies { part, dead_letter, .. } = cures;
+/// Returns a text for each handler with rows that this worker does not have, and whether a worker has had it within a day. If
+/// none has, possibly no worker will ever run the rows, and this one must not start. Otherwise the handler belongs to another
+/// worker, or to a release that was rolled back: those rows only cause a warning. `names`: the handlers of this worker.
+pub(super) fn rows_of_others(
+    consumer: &str,
+    names: &[&str],
+    known: &[KnownHandler],
+    cures: impl Fn(&str) -> Remedies,
+) -> Vec<(String, bool)> {
+    // The empty name stands for no handler, and every worker has it.
+    let strange = |known: &&KnownHandler| !known.name.is_empty() && !names.contains(&known.name.as_str());
+    let text = |known: &KnownHandler| {
+        let (KnownHandler { name: handler, seen, .. }, Remedies { part, dead_letter, .. }) =
+            (known, cures(&known.name));
+        let recently = *seen <= SEEN_RECENTLY;
         let seen = if recently {
             format!("and which a worker had {} ago: they wait for that one", ago(*seen))
         } else {
             format!("and which no worker has had for {}: the rows will not run", ago(*seen))
         };
-        format!(
+        let text = format!(
             "the inbox has rows of {consumer:?} for the handler {handler:?}, which this worker does not have, {seen}. If a \
              release was rolled back, its next start runs those that are scheduled. If the handler has another name now, give it \
-             the old one too, `#[idempotent(formerly = {handler:?})]`. If another service or worker has the handler, give each its own consumer name, stop its workers, and \
-             move the handler with its claims: {part}. If the rows are not needed, turn the scheduled ones into dead \
-             letters: {dead_letter}; then discard them, `Inbox::list` with \
+             the old one too, `#[idempotent(formerly = {handler:?})]`. If another service or worker has the handler, give each \
+             its own consumer name, stop its workers, and move the handler with its claims: {part}. If the rows are not needed, \
+             turn the scheduled ones into dead letters: {dead_letter}; then discard them, `Inbox::list` with \
              `Filter::new().handler({handler:?})` and `Inbox::discard`. To leave them where they are, start with \
              `.allow_unregistered_rows()`"
-        )
-    }
+        );
+        (text, recently)
+    };
+    known.iter().filter(|known| known.has_rows).filter(strange).map(text).collect()
 }
 
 /// Formats a duration, from two minutes on without its seconds.
@@ -112,7 +79,6 @@ pub(super) fn renamed(
 
 #[cfg(test)]
 mod tests {
-    use crate::log_of_tests::text;
     use crate::store::HandlerId;
 
     use super::*;
@@ -141,14 +107,17 @@ mod tests {
         KnownHandler { has_rows: true, ..known(handler, seen) }
     }
 
-    const OURS: Unregistered<'_> = Unregistered { consumer: "billing", names: &["orders", "invoices"] };
+    fn texts(known: &[KnownHandler]) -> Vec<(String, bool)> {
+        rows_of_others("billing", &["orders", "invoices"], known, cures)
+    }
+
     const LATE: Duration = SEEN_RECENTLY.saturating_add(Duration::from_secs(1));
 
     #[test]
     fn a_handler_seen_within_a_day_is_a_warning_with_each_remedy() {
         let rows = [waiting("refunds", SEEN_RECENTLY), waiting("orders", LATE), waiting("", LATE)];
-        let log = text(|| OURS.check(&rows, cures).unwrap());
-        assert_eq!(log.matches("WARN").count(), 1, "{log}");
+        let texts = texts(&rows);
+        let [(text, true)] = &texts[..] else { panic!("{texts:?}") };
         for part in [
             "\"billing\"",
             "\"refunds\"",
@@ -159,24 +128,18 @@ mod tests {
             "BURY refunds",
             "allow_unregistered_rows",
         ] {
-            assert!(log.contains(part), "{part:?} is not in {log:?}");
+            assert!(text.contains(part), "{part:?} is not in {text:?}");
         }
     }
 
     #[test]
     fn a_handler_not_seen_for_a_day_is_refused_with_each_remedy() {
         let rows = [waiting("gone", LATE), waiting("refunds", Duration::ZERO)];
-        let refused = OURS.check(&rows, cures).unwrap_err().to_string();
+        let texts = texts(&rows);
+        let [(refused, false), (_, true)] = &texts[..] else { panic!("{texts:?}") };
         for part in ["\"gone\"", "no worker has had for 1 day", "formerly = \"gone\"", "PART gone", "BURY gone"] {
             assert!(refused.contains(part), "{part:?} is not in {refused:?}");
         }
-    }
-
-    #[test]
-    fn a_worker_that_runs_is_reminded_of_what_would_be_refused_only() {
-        let rows = [waiting("gone", LATE), waiting("refunds", Duration::ZERO), waiting("orders", LATE)];
-        let log = text(|| OURS.remind(&rows, cures));
-        assert_eq!((log.matches("WARN").count(), log.contains("\"gone\"")), (1, true), "{log}");
     }
 
     fn history(handler: &str, has_claims: bool) -> KnownHandler {
