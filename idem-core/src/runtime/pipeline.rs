@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::inbox::ParkedRows;
 use crate::routes::Routes;
-use crate::store::HandlerId;
+use crate::store::{HandlerId, OutboxId};
 use crate::telemetry::ConsumerMetrics;
-use crate::{Key, Lag, Store};
+use crate::{Key, Lag, Source, Store};
 
 use super::batch_throttle::BatchThrottle;
 use super::brake::Brake;
@@ -77,7 +77,54 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) stop: CancellationToken,
 }
 
+/// How many rows that have run may be untold to a delivery that waits for one. If there are more, it looks for its own.
+const RAN: usize = 64;
+
 impl<S: Store> Pipeline<S> {
+    pub(crate) fn new(
+        consumer: String,
+        store: S,
+        source: &impl Source,
+        routes: Routes<S>,
+        outbox: Option<OutboxId>,
+        settings: Settings,
+        health: Health,
+    ) -> Self {
+        let unsettled = settings.unsettled().saturating_mul(source.queues().max(1));
+        Self {
+            system: source.system(),
+            routes,
+            outbox: outbox.map(OutboxGate::new),
+            key_locks: KeyQueue::default(),
+            throttle: BatchThrottle::new(settings.batch),
+            suspect_lock: settings.suspect_lock.clone(),
+            leases: Leases::default(),
+            parked_rows: ParkedRows::default(),
+            left_to_callers: Rate::default(),
+            late_calls: Rate::default(),
+            preparations: Arc::default(),
+            own_statements: Mutex::default(),
+            outage: Arc::new(Outage::new(health.clone(), unsettled)),
+            brake: Brake::new(settings.unfit_limit, health.clone()),
+            health,
+            defect: Defect::default(),
+            metrics: ConsumerMetrics::new(&consumer),
+            lag: watch::Sender::new(source.lag()),
+            single_stores: Semaphore::new(settings.stored_at_once().single),
+            scheduled: Notify::new(),
+            calls_due: Notify::new(),
+            ran: broadcast::Sender::new(RAN),
+            look: Mutex::default(),
+            order: KeyQueue::default(),
+            settled: AtomicU64::default(),
+            draining: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            settings,
+            consumer,
+            store,
+        }
+    }
+
     /// Lets the inbox look for rows at once.
     pub(crate) fn wake_inbox(&self) {
         self.scheduled.notify_one();

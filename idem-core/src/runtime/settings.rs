@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::routes::RouteBy;
 use crate::{DeliveryOrder, Error, Observed, RetryPolicy};
 
+use super::suspect_lock::SuspectLock;
+
 /// Called with each delivery and its outcome.
 pub(crate) type Observer = Arc<dyn Fn(Observed<'_>) + Send + Sync>;
 
@@ -41,6 +43,7 @@ pub(crate) struct Settings {
     /// How long no relay may be alive until the worker is unready.
     pub(crate) relay_patience: Duration,
     pub(crate) observe: Option<Observer>,
+    pub(crate) suspect_lock: SuspectLock,
 }
 
 impl Default for Settings {
@@ -69,6 +72,7 @@ impl Default for Settings {
             backlog: None,
             relay_patience: Duration::from_secs(60),
             observe: None,
+            suspect_lock: SuspectLock::process(),
         }
     }
 }

@@ -219,9 +219,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
 
     /// Acts as a separate process: see [`SuspectLock`].
     #[doc(hidden)]
-    pub fn suspect_lock(mut self, suspect_lock: SuspectLock) -> Self {
-        self.parts.suspect_lock = suspect_lock;
-        self
+    pub fn suspect_lock(self, suspect_lock: SuspectLock) -> Self {
+        self.set(|settings| settings.suspect_lock = suspect_lock)
     }
 
     /// Sets how many deliveries are processed at once, each on its own connection, from 1 to 65535; 16 by default. The

@@ -2,29 +2,18 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
-use tokio::sync::{Mutex, Notify, Semaphore, broadcast, watch};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
-use crate::inbox::ParkedRows;
 use crate::registry::Facts;
-use crate::routes::Routes;
-use crate::runtime::{
-    BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, OutboxGate, Pipeline, Preparations, Rate,
-};
-use crate::store::{ConnectionShare, OutboxId};
-use crate::telemetry::{self, ConsumerMetrics};
-use crate::{Error, Source, Store, SubscribeOptions, age};
+use crate::runtime::Pipeline;
+use crate::store::ConnectionShare;
+use crate::{Error, Source, Store, SubscribeOptions, age, telemetry};
 
 use super::builder::Parts;
 use super::fitness;
 use super::receive::CLOSE;
 use super::register::{self, Registration};
-
-/// How many rows that have run may be untold to a delivery that waits for one. If there are more, it looks for its own.
-const RAN: usize = 64;
 
 /// A worker that has subscribed, and whose tasks have not started.
 pub(super) struct Started<S: Store, Src> {
@@ -65,9 +54,11 @@ pub(super) async fn start<S: Store, Src: Source>(
     }
     tell(&parts);
     tell_of_connections(&parts, &connections);
-    parts.health.set_broker(true);
-    parts.health.set_database(true);
-    let (pipeline, source) = assemble(parts, routes, outbox);
+    telemetry::describe();
+    let Parts { consumer, store, source, settings, health, .. } = parts;
+    health.set_broker(true);
+    health.set_database(true);
+    let pipeline = Arc::new(Pipeline::new(consumer, store, &source, routes, outbox, settings, health));
     Ok(Some(Started { pipeline, source, options, connections }))
 }
 
@@ -122,48 +113,4 @@ fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
     fitness::distinct(&handlers, &parts.settings)?;
     fitness::routing(&handlers, &parts.source, &parts.settings)?;
     fitness::each(&handlers, &parts.source, &parts.settings)
-}
-
-fn assemble<S: Store, Src: Source>(
-    parts: Parts<S, Src>,
-    routes: Routes<S>,
-    outbox: Option<OutboxId>,
-) -> (Arc<Pipeline<S>>, Src) {
-    telemetry::describe();
-    let Parts { consumer, store, source, settings, health, suspect_lock, .. } = parts;
-    let single_stores = Semaphore::new(settings.stored_at_once().single);
-    let unsettled = settings.unsettled().saturating_mul(source.queues().max(1));
-    let pipeline = Pipeline {
-        store,
-        single_stores,
-        system: source.system(),
-        routes,
-        outbox: outbox.map(OutboxGate::new),
-        throttle: BatchThrottle::new(settings.batch),
-        key_locks: KeyQueue::default(),
-        outage: Arc::new(Outage::new(health.clone(), unsettled)),
-        suspect_lock,
-        leases: Leases::default(),
-        parked_rows: ParkedRows::default(),
-        left_to_callers: Rate::default(),
-        late_calls: Rate::default(),
-        preparations: Arc::<Preparations>::default(),
-        own_statements: Mutex::new(()),
-        brake: Brake::new(settings.unfit_limit, health.clone()),
-        defect: Defect::default(),
-        health,
-        metrics: ConsumerMetrics::new(&consumer),
-        lag: watch::Sender::new(source.lag()),
-        scheduled: Notify::new(),
-        calls_due: Notify::new(),
-        ran: broadcast::Sender::new(RAN),
-        look: Mutex::default(),
-        order: KeyQueue::default(),
-        settled: AtomicU64::new(0),
-        draining: CancellationToken::new(),
-        stop: CancellationToken::new(),
-        settings,
-        consumer,
-    };
-    (Arc::new(pipeline), source)
 }
