@@ -3,9 +3,8 @@
 //! | file | contents |
 //! |---|---|
 //! | `builder`, `options` | the builder, its options, and the parts of a worker |
-//! | `run` | the lifecycle: start, run, drain |
+//! | `run` | the lifecycle: start, run, drain; the tasks of a running worker |
 //! | `start`, `fitness`, `calls`, `register`, `unregistered` | the checks at the start, and the registration of the handlers |
-//! | `tasks` | the tasks of a running worker |
 //! | `receive` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
 //! | `lane` | the tasks that process deliveries, and the one that stores them |
 //! | `housekeeping` | prunes claims, reads gauges, records that the worker is alive; the lag of the source |
@@ -24,7 +23,6 @@ mod register;
 mod run;
 mod shutdown;
 mod start;
-mod tasks;
 mod unregistered;
 mod workers;
 
