@@ -36,10 +36,8 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Database {
     Up,
-    /// A connection was `lost`, or claims are held up for long. Work continues while the database is pinged.
-    Asked {
-        lost: bool,
-    },
+    /// A connection was lost, or claims are held up for long. Work continues while the database is pinged.
+    Asked,
     /// The database did not answer a ping; or it answered, and refused its work.
     Down {
         refused: bool,
@@ -74,7 +72,7 @@ impl Outage {
             StoreError::LockTimeout | StoreError::Serialization(_) | StoreError::Message(_) => {}
             StoreError::ConnectionLost(error) => {
                 let before = self.turn(|state| match state {
-                    Database::Up | Database::Asked { .. } => Database::Asked { lost: true },
+                    Database::Up | Database::Asked => Database::Asked,
                     other => other,
                 });
                 // At a limited rate: each of many connections may be lost, again and again.
@@ -87,7 +85,7 @@ impl Outage {
                 let before = self.turn(|_| Database::Down { refused: true });
                 let error = crate::error::text(error.as_ref());
                 match before {
-                    Database::Up | Database::Asked { .. } => {
+                    Database::Up | Database::Asked => {
                         tracing::warn!(error, "the database cannot be used; consumption pauses");
                     }
                     _ => tracing::debug!(error, "the database still cannot be used"),
@@ -96,11 +94,10 @@ impl Outage {
         }
     }
 
-    /// Pings the database, although no connection was lost, at a limited rate. Only a refusal of the ping is then an
-    /// outage: it may be slow because all connections are busy.
+    /// Pings the database, although no connection was lost, at a limited rate.
     pub(crate) fn ask(&self) {
         if self.asked.allows(ASK) {
-            self.turn(|state| if state == Database::Up { Database::Asked { lost: false } } else { state });
+            self.turn(|state| if state == Database::Up { Database::Asked } else { state });
         }
     }
 
@@ -145,15 +142,13 @@ impl Outage {
 
     /// Pings the database. Returns whether that has shown an outage.
     async fn asked_in_vain<S: Store>(&self, store: &S) -> bool {
-        let answer = asked(store).await;
+        let answer = within(ANSWER, store.ping()).await;
         let before = self.turn(|state| match (state, &answer) {
-            (Database::Asked { .. }, Ok(())) | (Database::Asked { lost: false }, Err((_, false))) => Database::Up,
-            (Database::Asked { .. }, Err(_)) => Database::Down { refused: false },
+            (Database::Asked, Ok(())) => Database::Up,
+            (Database::Asked, Err(_)) => Database::Down { refused: false },
             (other, _) => other,
         });
-        if let (Database::Asked { .. }, Err((error, _))) = (before, answer)
-            && !self.is_up()
-        {
+        if let (Database::Asked, Err(error)) = (before, answer) {
             tracing::warn!(error, "the database cannot be used; consumption pauses");
         }
         !self.is_up()
@@ -202,19 +197,11 @@ impl Outage {
 
 impl State {
     fn is_up(&self) -> bool {
-        matches!(self.database, Database::Up | Database::Asked { .. })
+        matches!(self.database, Database::Up | Database::Asked)
     }
 
     fn is_full(&self) -> bool {
         self.refused >= self.room
-    }
-}
-
-/// Pings the database with a timeout. The error is the text of its failure, and whether the database has answered.
-async fn asked<S: Store>(store: &S) -> Result<(), (String, bool)> {
-    match timeout(ANSWER, store.ping()).await {
-        Ok(answer) => answer.map_err(|fault| (crate::error::text(&fault), fault.is_answered())),
-        Err(_) => Err((format!("it did not answer within {ANSWER:?}"), false)),
     }
 }
 
