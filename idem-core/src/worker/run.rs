@@ -13,10 +13,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::park::{self, Arrival, Arrivals};
 use crate::runtime::Pipeline;
 use crate::store::ConnectionShare;
-use crate::{Acker, DeliveryOrder, Error, Source, Store};
+use crate::{Acker, DeliveryOrder, Error, Source, Store, SubscribeOptions};
 
 use super::builder::Parts;
-use super::start::{Started, start};
+use super::start::start;
 use super::{housekeeping, lane, outbox, receive};
 
 /// How long cancelled work may take to end after the shutdown timeout.
@@ -33,8 +33,7 @@ pub(super) async fn until<S: Store, Src: Source>(
         health.set_database(false);
     });
     let mut shutdown = pin!(shutdown);
-    let Some(started) = start(parts, shutdown.as_mut()).await? else { return Ok(()) };
-    let mut tasks = Tasks::spawn(started);
+    let Some(mut tasks) = start(parts, shutdown.as_mut()).await? else { return Ok(()) };
     // Until it must drain. If receiving has ended already, with the result of its task.
     let ended = tokio::select! {
         () = shutdown => None,
@@ -45,7 +44,7 @@ pub(super) async fn until<S: Store, Src: Source>(
 }
 
 /// A running worker. Dropping it ends all of its tasks.
-struct Tasks<S: Store, Src: Source> {
+pub(super) struct Tasks<S: Store, Src: Source> {
     pipeline: Arc<Pipeline<S>>,
     queues: Arc<Arrivals<Src::Acker>>,
     /// What waits for a lane, or to be stored.
@@ -54,12 +53,17 @@ struct Tasks<S: Store, Src: Source> {
     /// Tasks that must finish their deliveries or rows before the worker ends.
     working: JoinSet<()>,
     _beside: JoinSet<()>,
+    /// The worker's share of the store's connections, reserved until this is dropped.
     _connections: ConnectionShare,
 }
 
 impl<S: Store, Src: Source> Tasks<S, Src> {
-    fn spawn(started: Started<S, Src>) -> Self {
-        let Started { pipeline, mut source, options, connections } = started;
+    pub(super) fn spawn(
+        pipeline: Arc<Pipeline<S>>,
+        mut source: Src,
+        options: SubscribeOptions,
+        connections: ConnectionShare,
+    ) -> Self {
         let settings = &pipeline.settings;
         let stores_beside_lanes = !settings.inbox && settings.is_unordered();
         let (to_lanes, lanes) = unbounded();

@@ -14,21 +14,13 @@ use super::builder::Parts;
 use super::fitness;
 use super::receive::CLOSE;
 use super::register::{self, Registration};
+use super::run::Tasks;
 
-/// A worker that has subscribed, and whose tasks have not started.
-pub(super) struct Started<S: Store, Src> {
-    pub(super) pipeline: Arc<Pipeline<S>>,
-    pub(super) source: Src,
-    pub(super) options: SubscribeOptions,
-    /// The worker's share of the store's connections, reserved until this is dropped.
-    pub(super) connections: ConnectionShare,
-}
-
-/// Checks, registers and subscribes. Returns `None` if `shutdown` came first.
+/// Checks, registers, subscribes, and spawns the tasks. Returns `None` if `shutdown` came first.
 pub(super) async fn start<S: Store, Src: Source>(
     mut parts: Parts<S, Src>,
     shutdown: Pin<&mut impl Future<Output = ()>>,
-) -> Result<Option<Started<S, Src>>, Error> {
+) -> Result<Option<Tasks<S, Src>>, Error> {
     check(&parts)?;
     let connections = parts.store.facts().connections.add(parts.settings.connections());
     let Registration { routes, has_history, outbox } =
@@ -59,7 +51,7 @@ pub(super) async fn start<S: Store, Src: Source>(
     health.set_broker(true);
     health.set_database(true);
     let pipeline = Arc::new(Pipeline::new(consumer, store, &source, routes, outbox, settings, health));
-    Ok(Some(Started { pipeline, source, options, connections }))
+    Ok(Some(Tasks::spawn(pipeline, source, options, connections)))
 }
 
 /// Logs the worker's settings, for later readers of the log.
