@@ -12,7 +12,7 @@
 //! | `running` | the work that runs, and when suspects do not wait for it |
 //! | `outage` | the availability of the database |
 //! | `persist`, `waits` | failed statements, repeated and refused writes; delays, and what is done seldom |
-//! | `outbox_gate` | the outbox to which handlers stage messages |
+//! | `outbox` | watches the outbox to which handlers stage messages |
 //! | `brake`, `health` | pauses consumption; the health |
 //! | `defect` | panics of tasks |
 //! | `settle` | acks the delivery, and reports its outcome |
@@ -26,7 +26,7 @@ mod health;
 mod key_queue;
 mod leases;
 mod outage;
-mod outbox_gate;
+mod outbox;
 mod persist;
 mod pipeline;
 mod prepare;
@@ -42,7 +42,6 @@ pub use suspect_lock::SuspectLock;
 pub(crate) use ended::{Ended, InRow, Wait};
 pub(crate) use key_queue::{KeyTicket, KeyTickets};
 pub(crate) use outage::within;
-pub(crate) use outbox_gate::OutboxGate;
 pub(crate) use persist::{Refused, refused, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;
 pub(crate) use prepare::Preparing;

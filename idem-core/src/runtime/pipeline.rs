@@ -19,7 +19,7 @@ use super::health::Health;
 use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
-use super::outbox_gate::OutboxGate;
+use super::outbox::OutboxGate;
 use super::prepare::Preparations;
 use super::settings::Settings;
 use super::suspect_lock::SuspectLock;

@@ -8,7 +8,6 @@
 //! | `receive` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
 //! | `lane` | the tasks that process deliveries, and the one that stores them |
 //! | `housekeeping` | prunes claims, reads gauges, records that the worker is alive; the lag of the source |
-//! | `outbox` | watches the outbox to which handlers stage messages |
 //! | `workers`, `shutdown` | several workers in one process; the signals that ask a process to end |
 
 mod builder;
@@ -17,7 +16,6 @@ mod fitness;
 mod housekeeping;
 mod lane;
 mod options;
-mod outbox;
 mod receive;
 mod register;
 mod run;

@@ -17,7 +17,7 @@ use crate::{Acker, DeliveryOrder, Error, Source, Store, SubscribeOptions};
 
 use super::builder::Parts;
 use super::start::start;
-use super::{housekeeping, lane, outbox, receive};
+use super::{housekeeping, lane, receive};
 
 /// How long cancelled work may take to end after the shutdown timeout.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -108,7 +108,7 @@ fn look_after<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
     spawn(&mut beside, pipeline, "pruning", |at| async move { housekeeping::prune(&at).await });
     spawn(&mut beside, pipeline, "signs of life", |at| async move { housekeeping::record_seen(&at).await });
     if pipeline.outbox.is_some() {
-        spawn(&mut beside, pipeline, "watch of the outbox", |at| async move { outbox::watch(&at).await });
+        spawn(&mut beside, pipeline, "watch of the outbox", |at| async move { at.watch_outbox().await });
     }
     beside
 }
