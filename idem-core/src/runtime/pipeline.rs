@@ -14,13 +14,13 @@ use crate::{Key, Lag, Source, Store};
 
 use super::batch_throttle::BatchThrottle;
 use super::brake::Brake;
+use super::decode::Preparations;
 use super::defect::Defect;
 use super::health::Health;
 use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
 use super::outbox::OutboxGate;
-use super::prepare::Preparations;
 use super::settings::Settings;
 use super::suspect_lock::SuspectLock;
 use super::waits::Rate;
