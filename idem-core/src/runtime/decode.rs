@@ -20,8 +20,8 @@ use crate::run::Work;
 use crate::store::{HandlerId, Identity, Row};
 use crate::{BoxError, Delivery, Key, PrepareError, Reason, Store, telemetry};
 
+use super::persist::{hold_wait, refused_wait};
 use super::pipeline::Pipeline;
-use super::waits::{hold_wait, refused_wait};
 
 impl<S: Store> Pipeline<S> {
     /// Checks the limits, decodes the message and computes the key: everything that can reject a delivery before a

@@ -11,14 +11,13 @@
 //! | `batch_throttle` | the size of batches, and how many run at once |
 //! | `running` | the work that runs, and when suspects do not wait for it |
 //! | `outage` | the availability of the database |
-//! | `persist`, `waits` | failed statements, repeated and refused writes; delays, and what is done seldom |
+//! | `persist` | failed statements, repeated and refused writes; delays, and what is done seldom |
 //! | `outbox` | watches the outbox to which handlers stage messages |
-//! | `brake`, `health` | pauses consumption; the health |
+//! | `health` | the health; what pauses consumption |
 //! | `defect` | panics of tasks |
 //! | `settle` | acks the delivery, and reports its outcome |
 
 mod batch_throttle;
-mod brake;
 mod decode;
 mod defect;
 mod ended;
@@ -33,7 +32,6 @@ mod running;
 mod settings;
 mod settle;
 mod suspect_lock;
-mod waits;
 
 pub use health::Health;
 pub use suspect_lock::SuspectLock;
@@ -42,9 +40,10 @@ pub(crate) use decode::Preparing;
 pub(crate) use ended::{Ended, InRow, Wait};
 pub(crate) use key_queue::{KeyTicket, KeyTickets};
 pub(crate) use outage::within;
-pub(crate) use persist::{Refused, refused, warn_of_refusal};
+pub(crate) use persist::{
+    Refused, at, busy_wait, growing_waits, hold_wait, jittered, refused, refused_wait, warn_of_refusal,
+};
 pub(crate) use pipeline::Pipeline;
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
 pub(crate) use suspect_lock::{Direct, Isolated};
-pub(crate) use waits::{at, busy_wait, growing_waits, hold_wait, jittered, refused_wait};

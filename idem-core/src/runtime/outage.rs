@@ -9,7 +9,7 @@ use crate::store::StoreError;
 use crate::{BoxError, Store};
 
 use super::health::Health;
-use super::waits::{Damped, Rate, short};
+use super::persist::{Damped, Rate, short};
 
 /// The availability of the database. While it is unavailable, no delivery is taken from the broker and those already
 /// received are parked.

@@ -15,9 +15,9 @@ use crate::store::OutboxId;
 use crate::telemetry::{OUTBOX_COUNTED, OutboxGauges};
 
 use super::outage::within;
+use super::persist::jittered;
 use super::pipeline::Pipeline;
 use super::settings::Settings;
-use super::waits::jittered;
 
 /// A relay that runs has shown it since, with the lease that it has by default.
 const SHOWN: Duration = Duration::from_secs(10);

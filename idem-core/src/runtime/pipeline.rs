@@ -13,17 +13,16 @@ use crate::telemetry::ConsumerMetrics;
 use crate::{Key, Lag, Source, Store};
 
 use super::batch_throttle::BatchThrottle;
-use super::brake::Brake;
 use super::decode::Preparations;
 use super::defect::Defect;
-use super::health::Health;
+use super::health::{Brake, Health};
 use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
 use super::outbox::OutboxGate;
+use super::persist::Rate;
 use super::settings::Settings;
 use super::suspect_lock::SuspectLock;
-use super::waits::Rate;
 
 /// The state that all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
