@@ -1,7 +1,6 @@
 //! The state that all lanes of a worker share.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use tokio::sync::{Mutex, Notify, Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -68,8 +67,6 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) look: Mutex<()>,
     /// The ordering keys, each with its deliveries that are not settled yet.
     pub(crate) order: KeyQueue,
-    /// The number of deliveries acked at the broker. If it grows, the source works.
-    pub(crate) settled: AtomicU64,
     /// The worker drains: deliveries that are not running are released.
     pub(crate) draining: CancellationToken,
     /// The shutdown timeout has elapsed: running work is cancelled.
@@ -115,7 +112,6 @@ impl<S: Store> Pipeline<S> {
             ran: broadcast::Sender::new(RAN),
             look: Mutex::default(),
             order: KeyQueue::default(),
-            settled: AtomicU64::default(),
             draining: CancellationToken::new(),
             stop: CancellationToken::new(),
             settings,

@@ -1,7 +1,6 @@
 //! The receiving task, which supervises the source: it reopens one that has failed, and disconnects from the broker while the
 //! worker cannot handle what it holds.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use backon::ExponentialBackoff;
@@ -24,16 +23,18 @@ pub(crate) async fn run<S: Store, Src: Source>(
     options: &SubscribeOptions,
     to: &Arrivals<Src::Acker>,
 ) {
-    let settled = || pipeline.settled.load(Relaxed);
-    let mut reopening = Reopening::new(settled());
+    let mut waits = delays();
     loop {
-        let (name, limit) = (source.name().to_owned(), source.unsettled_limit());
+        let (name, limit, began) = (source.name().to_owned(), source.unsettled_limit(), Instant::now());
         let ended = tokio::select! {
             biased;
             () = pipeline.draining.cancelled() => return,
             error = forward(pipeline, source, to) => Ok(error),
             why = too_long(pipeline, limit) => Err(why),
         };
+        if began.elapsed() >= RECOVERED {
+            waits = delays();
+        }
         pipeline.health.set_broker(false);
         pipeline.lag.send_replace(None);
         let left = ended.is_err();
@@ -61,7 +62,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
                 if left {
                     can_go_on(pipeline).await;
                 }
-                reopening.open(source, options, settled(), &pipeline.health).await;
+                reopen(source, options, &mut waits, &pipeline.health).await;
             } => {}
         }
         // The retention was changed while the worker ran. Ending the worker would not help.
@@ -102,42 +103,33 @@ async fn forward<S: Store, Src: Source>(
 /// The longest delay before a source is reopened.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The delays before a source is reopened. They grow until a delivery was settled: a source that opens and fails before
-/// that has not recovered.
-struct Reopening {
-    waits: ExponentialBackoff,
-    settled: u64,
+/// A source that fails sooner than this has not recovered, and the delays before it is reopened go on growing.
+const RECOVERED: Duration = Duration::from_secs(1);
+
+fn delays() -> ExponentialBackoff {
+    growing_waits(Duration::from_millis(100), LONGEST)
 }
 
-impl Reopening {
-    fn new(settled: u64) -> Self {
-        Self { waits: growing_waits(Duration::from_millis(100), LONGEST), settled }
-    }
-
-    /// Returns the next delay, given the number of deliveries settled so far.
-    fn wait(&mut self, settled: u64) -> Duration {
-        if settled > self.settled {
-            *self = Self::new(settled);
-        }
-        self.waits.next().unwrap_or(LONGEST)
-    }
-
-    /// Reopens the source, with unlimited retries. A source that refuses although its broker answers is an error in the log
-    /// and in `health`. As cancel safe as [`Source::subscribe`].
-    async fn open<Src: Source>(&mut self, source: &mut Src, options: &SubscribeOptions, settled: u64, health: &Health) {
-        loop {
-            tokio::time::sleep(self.wait(settled)).await;
-            let opened = source.subscribe(options.clone()).await;
-            let refused = opened.as_ref().err().and_then(|error| refusal(&**error));
-            let is_new = health.set_unsubscribed(refused.clone());
-            match (opened, refused) {
-                (Ok(()), _) => return,
-                (Err(_), Some(why)) if is_new => {
-                    tracing::error!(source = source.name(), why, "nothing is consumed until this is repaired");
-                }
-                (Err(error), Some(_)) => tracing::debug!(source = source.name(), error, "nothing is consumed yet"),
-                (Err(error), None) => tracing::warn!(source = source.name(), error, "the broker is still away"),
+/// Reopens the source, with unlimited retries. A source that refuses although its broker answers is an error in the log
+/// and in `health`. As cancel safe as [`Source::subscribe`].
+async fn reopen<Src: Source>(
+    source: &mut Src,
+    options: &SubscribeOptions,
+    waits: &mut ExponentialBackoff,
+    health: &Health,
+) {
+    loop {
+        tokio::time::sleep(waits.next().unwrap_or(LONGEST)).await;
+        let opened = source.subscribe(options.clone()).await;
+        let refused = opened.as_ref().err().and_then(|error| refusal(&**error));
+        let is_new = health.set_unsubscribed(refused.clone());
+        match (opened, refused) {
+            (Ok(()), _) => return,
+            (Err(_), Some(why)) if is_new => {
+                tracing::error!(source = source.name(), why, "nothing is consumed until this is repaired");
             }
+            (Err(error), Some(_)) => tracing::debug!(source = source.name(), error, "nothing is consumed yet"),
+            (Err(error), None) => tracing::warn!(source = source.name(), error, "the broker is still away"),
         }
     }
 }
@@ -194,15 +186,6 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-
-    #[test]
-    fn the_waits_grow_until_a_delivery_was_settled() {
-        let mut reopening = Reopening::new(3);
-        let waits: Vec<_> = (0..8).map(|_| reopening.wait(3)).collect();
-        assert!(waits[0] < Duration::from_millis(250) && (LONGEST / 2..=LONGEST).contains(&waits[7]), "{waits:?}");
-        assert!(reopening.wait(4) < Duration::from_millis(250));
-        assert!(reopening.wait(4) >= Duration::from_millis(200), "it grows again");
-    }
 
     const LONG: Duration = Duration::from_secs(60);
 
