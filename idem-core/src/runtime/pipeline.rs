@@ -106,7 +106,7 @@ impl<S: Store> Pipeline<S> {
             defect: Defect::default(),
             metrics: ConsumerMetrics::new(&consumer),
             lag: watch::Sender::new(source.lag()),
-            single_stores: Semaphore::new(settings.stored_at_once().single),
+            single_stores: Semaphore::new(settings.stored_at_once()),
             scheduled: Notify::new(),
             calls_due: Notify::new(),
             ran: broadcast::Sender::new(RAN),

@@ -87,14 +87,6 @@ fn at_hand(running: usize) -> usize {
     running.div_ceil(4)
 }
 
-/// How many connections store deliveries at once. One batch is written while another waits for its commit; more
-/// connections would only make the batches smaller.
-pub(crate) struct StoredAtOnce {
-    pub(crate) batches: usize,
-    /// Connections for single deliveries, which are unfit or held up.
-    pub(crate) single: usize,
-}
-
 /// Besides direct and inbox runs: the inbox's own statements, the housekeeping, and the sign of life.
 const BOOKKEEPING: usize = 3;
 
@@ -103,12 +95,10 @@ impl Settings {
         self.order == DeliveryOrder::None
     }
 
-    /// Returns how many connections a worker can use at once.
+    /// Returns how many connections a worker can use at once. With an order no batches are stored, and those of them are for the
+    /// deliveries that wait for their rows, which query the database one after another.
     pub(crate) fn connections(&self) -> usize {
-        let StoredAtOnce { batches, single } = self.stored_at_once();
-        // Deliveries that wait for their rows query the database one after another.
-        let waiting = usize::from(!self.is_unordered());
-        self.direct() + batches + single + waiting + self.inbox_concurrency() + BOOKKEEPING
+        self.direct() + 2 * self.stored_at_once() + self.inbox_concurrency() + BOOKKEEPING
     }
 
     /// Returns how many deliveries run at once: none if all of them are stored.
@@ -116,14 +106,11 @@ impl Settings {
         if self.inbox { 0 } else { self.concurrency }
     }
 
-    /// Returns how many deliveries are stored at once, in batches and singly. In inbox mode all deliveries are stored,
-    /// otherwise only redelivered ones.
-    pub(crate) fn stored_at_once(&self) -> StoredAtOnce {
-        match (self.inbox, self.order) {
-            (true, _) => StoredAtOnce { batches: 2, single: 2 },
-            (false, DeliveryOrder::None) => StoredAtOnce { batches: 1, single: 1 },
-            (false, _) => StoredAtOnce { batches: 0, single: 1 },
-        }
+    /// Returns how many batches of deliveries are stored at once, and how many single deliveries besides, which are unfit or held
+    /// up. In inbox mode all deliveries are stored, otherwise only redelivered ones. One batch is written while another waits for
+    /// its commit; more connections would only make the batches smaller.
+    pub(crate) fn stored_at_once(&self) -> usize {
+        if self.inbox { 2 } else { 1 }
     }
 
     /// Returns how many rows of the inbox run at once. In inbox mode the default is that of `concurrency`.

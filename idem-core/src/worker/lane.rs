@@ -42,7 +42,7 @@ pub(crate) async fn store<S: Store, A: Acker>(
     deliveries: Receiver<Arrival<A>>,
     parked: Sender<Parked<A>>,
 ) {
-    let permits = Arc::new(Semaphore::new(pipeline.settings.stored_at_once().batches));
+    let permits = Arc::new(Semaphore::new(pipeline.settings.stored_at_once()));
     let (mut taken, mut working) = (Vec::new(), JoinSet::new());
     let stored = |mut batch: Vec<Arrival<A>>, permit: Option<OwnedSemaphorePermit>| {
         let (pipeline, parked) = (pipeline.clone(), parked.clone());
