@@ -8,7 +8,7 @@ use crate::runtime::{Pipeline, within};
 use crate::store::{HandlerMark, RELEASED_AT_ONCE, Remedies, StoreError, as_ours};
 use crate::{Error, Lag, Store, telemetry};
 
-use super::unregistered::rows_of_others;
+use super::register::rows_of_others;
 
 const READ_EVERY: Duration = Duration::from_secs(15);
 /// If counting fails, the interval doubles up to this.
