@@ -25,41 +25,34 @@ pub(crate) async fn run<S: Store, Src: Source>(
 ) {
     let mut waits = delays();
     loop {
-        let (name, limit, began) = (source.name().to_owned(), source.unsettled_limit(), Instant::now());
-        let ended = tokio::select! {
+        let (limit, began) = (source.unsettled_limit(), Instant::now());
+        let leaves = tokio::select! {
             biased;
             () = pipeline.draining.cancelled() => return,
-            error = forward(pipeline, source, to) => Ok(error),
-            why = too_long(pipeline, limit) => Err(why),
+            error = forward(pipeline, source, to) => {
+                let text = "the connection to the broker was lost; unacked messages are redelivered";
+                tracing::warn!(source = source.name(), error, "{text}");
+                false
+            }
+            why = too_long(pipeline, limit) => {
+                let text = "held deliveries are returned to the broker, and no more are taken until it is over";
+                tracing::warn!(source = source.name(), why, "{text}");
+                true
+            }
         };
         if began.elapsed() >= RECOVERED {
             waits = delays();
         }
         pipeline.health.set_broker(false);
         pipeline.lag.send_replace(None);
-        let left = ended.is_err();
-        match ended {
-            Ok(error) => {
-                tracing::warn!(
-                    source = name,
-                    error,
-                    "the connection to the broker was lost; unacked messages are redelivered"
-                )
-            }
-            Err(why) => {
-                tracing::warn!(
-                    source = name,
-                    why,
-                    "held deliveries are returned to the broker, and no more are taken until it is over"
-                );
-                let _ = timeout(CLOSE, source.close()).await;
-            }
+        if leaves {
+            let _ = timeout(CLOSE, source.close()).await;
         }
         tokio::select! {
             biased;
             () = pipeline.draining.cancelled() => return,
             () = async {
-                if left {
+                if leaves {
                     can_go_on(pipeline).await;
                 }
                 reopen(source, options, &mut waits, &pipeline.health).await;
