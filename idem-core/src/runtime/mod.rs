@@ -41,7 +41,7 @@ pub(crate) use ended::{Ended, InRow, Wait};
 pub(crate) use key_queue::{KeyTicket, KeyTickets};
 pub(crate) use outage::within;
 pub(crate) use persist::{
-    Refused, at, busy_wait, growing_waits, hold_wait, jittered, refused, refused_wait, warn_of_refusal,
+    Refused, busy_wait, growing_waits, hold_wait, jittered, refused, refused_wait, warn_of_refusal,
 };
 pub(crate) use pipeline::Pipeline;
 pub(crate) use running::{Permit, Running};

@@ -192,14 +192,6 @@ pub(crate) fn jittered(poll: Duration) -> Duration {
     poll.mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
-/// Sleeps until `time`, or forever if `None`.
-pub(crate) async fn at(time: Option<tokio::time::Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// When something was last done that is done at most once in a while.
 #[derive(Debug, Default)]
 pub(crate) struct Rate(Mutex<Option<Instant>>);
