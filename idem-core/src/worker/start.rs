@@ -21,7 +21,11 @@ pub(super) async fn start<S: Store, Src: Source>(
     mut parts: Parts<S, Src>,
     shutdown: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<Option<Tasks<S, Src>>, Error> {
-    check(&parts)?;
+    let handlers: Vec<&Facts> = parts.handlers.iter().map(|handler| handler.facts()).collect();
+    parts.settings.check(&parts.consumer)?;
+    fitness::distinct(&handlers, &parts.settings)?;
+    fitness::routing(&handlers, &parts.source, &parts.settings)?;
+    fitness::each(&handlers, &parts.source, &parts.settings)?;
     let connections = parts.store.facts().connections.add(parts.settings.connections());
     let Registration { routes, has_history, outbox } =
         register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
@@ -96,13 +100,4 @@ fn tell_of_connections<S: Store, Src>(Parts { consumer, settings, .. }: &Parts<S
          {others} to store deliveries and for statements of its own), and all workers of this store together {wanted}, which is more \
          than it has, so messages wait for connections: set `.connections({wanted})` to avoid this"
     );
-}
-
-/// Checks that settings, handlers and source are compatible.
-fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
-    let handlers: Vec<&Facts> = parts.handlers.iter().map(|handler| handler.facts()).collect();
-    parts.settings.check(&parts.consumer)?;
-    fitness::distinct(&handlers, &parts.settings)?;
-    fitness::routing(&handlers, &parts.source, &parts.settings)?;
-    fitness::each(&handlers, &parts.source, &parts.settings)
 }
