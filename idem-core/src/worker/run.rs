@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::park::{self, Arrival, Arrivals};
 use crate::runtime::Pipeline;
 use crate::store::ConnectionShare;
-use crate::{Acker, DeliveryOrder, Error, Source, Store, SubscribeOptions};
+use crate::{Acker, Error, Source, Store, SubscribeOptions};
 
 use super::builder::Parts;
 use super::start::start;
@@ -140,8 +140,9 @@ async fn drain<S: Store, Src: Source>(
     // Otherwise the runtime is shutting down.
     let Some(Ok(mut source)) = ended else { return Ok(()) };
     let end = Instant::now() + pipeline.settings.shutdown_timeout;
-    unsubscribe(&pipeline, &mut source).await;
-    release_waiting(&pipeline, &tasks.waiting, end).await;
+    if pipeline.settings.is_unordered() {
+        give_back(&pipeline, &mut source, &tasks.waiting, end).await;
+    }
     finish(&pipeline, &mut tasks.working, end).await;
     if let Some(Err(_)) = pipeline.defect.task("close of the source", timeout(LAST_WORDS, source.close())).await {
         tracing::warn!(consumer = pipeline.consumer, "the connection to the broker was not closed in time");
@@ -149,23 +150,18 @@ async fn drain<S: Store, Src: Source>(
     pipeline.defect.error().map_or(Ok(()), Err)
 }
 
-/// Ends the subscription; running deliveries can still be settled. With an order, closing the source gives everything
-/// back at once instead: if the subscription ended while this worker still held deliveries, the next consumer would
-/// continue behind them.
-async fn unsubscribe<S: Store, Src: Source>(pipeline: &Pipeline<S>, source: &mut Src) {
-    if pipeline.settings.order == DeliveryOrder::None
-        && let Some(Err(_)) = pipeline.defect.task("drain of the source", timeout(LAST_WORDS, source.drain())).await
-    {
+/// Ends the subscription, and releases the deliveries that wait for a lane, or to be stored, so that another worker has them while
+/// handlers of this one still run and are settled. With an order, closing the source gives everything back at once instead: if
+/// the subscription ended while this worker still held deliveries, the next consumer would continue behind them.
+async fn give_back<S: Store, Src: Source>(
+    pipeline: &Pipeline<S>,
+    source: &mut Src,
+    queues: &[Receiver<Arrival<Src::Acker>>],
+    end: Instant,
+) {
+    if let Some(Err(_)) = pipeline.defect.task("drain of the source", timeout(LAST_WORDS, source.drain())).await {
         // A broker that hangs must not use up the shutdown timeout, which is meant for handlers.
         tracing::warn!(consumer = pipeline.consumer, "the subscription was not ended in time");
-    }
-}
-
-/// Releases the deliveries that wait for a lane, or to be stored, so that another worker has them while handlers of this one
-/// still run. With an order, closing the source gives them back.
-async fn release_waiting<S: Store, A: Acker>(pipeline: &Pipeline<S>, queues: &[Receiver<Arrival<A>>], end: Instant) {
-    if pipeline.settings.order != DeliveryOrder::None {
-        return;
     }
     let waiting = queues.iter().flat_map(|queue| iter::from_fn(move || queue.try_recv().ok()));
     let live = waiting.filter(|arrival| arrival.acker.is_live());
