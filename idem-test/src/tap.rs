@@ -205,14 +205,6 @@ impl<A: Acker, T: AckTap> Acker for TappedAcker<A, T> {
         settled
     }
 
-    fn lease(&self) -> Option<Duration> {
-        self.acker.lease()
-    }
-
-    fn extend(&mut self) -> impl Future<Output = Result<(), BoxError>> + Send {
-        self.acker.extend()
-    }
-
     fn is_live(&self) -> bool {
         self.acker.is_live()
     }

@@ -62,19 +62,6 @@ impl Acker for NatsAcker {
         Ok(Settled::Confirmed)
     }
 
-    fn lease(&self) -> Option<Duration> {
-        Some(self.lease.wait)
-    }
-
-    /// Fails if the lease has expired, if there is no connection, or if the consumer does not respond. Only a response
-    /// extends the lease.
-    async fn extend(&mut self) -> Result<(), BoxError> {
-        if !self.lease.is_live() {
-            return Err("the lease of the delivery has run out".into());
-        }
-        extend(&self.link, &self.lease).await
-    }
-
     fn is_live(&self) -> bool {
         self.lease.is_live()
     }
@@ -85,8 +72,8 @@ pub(crate) async fn release(link: &Link, lease: &Lease) -> Result<(), BoxError> 
     link.ask(&lease.reply, NAK, lease.end().min(Instant::now() + ANSWER)).await
 }
 
-/// Extends the lease of a delivery. The caller has checked that it lasts.
-pub(crate) async fn extend(link: &Link, lease: &Lease) -> Result<(), BoxError> {
+/// Extends the lease of a delivery. The caller has checked that it lasts. Only a response extends it.
+async fn extend(link: &Link, lease: &Lease) -> Result<(), BoxError> {
     let asked = Instant::now();
     link.ask(&lease.reply, PROGRESS, lease.end().min(asked + ANSWER)).await?;
     lease.extended(asked);
@@ -108,9 +95,7 @@ impl fmt::Debug for NatsAcker {
 /// Extends the leases of held deliveries after a third of their duration, and forgets dropped ones when their leases
 /// expire, which frees their space. Runs as long as the source lives.
 ///
-/// A worker task extends only the delivery that it processes. The lease of a delivery that waits in the buffer or in
-/// the worker's channel runs meanwhile. Without this, five deliveries of 0.4 seconds each, one after another with an
-/// ack wait of one second, led to two or three duplicates.
+/// That is any delivery that waits in the buffer or in the worker, or is processed.
 pub(crate) async fn keep(link: Link, leases: Arc<Leases>, wait: Duration) {
     loop {
         // Twice as often as needed, because a lease becomes due between two checks.

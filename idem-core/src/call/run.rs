@@ -110,9 +110,9 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Lets the codec prepare, for as long as the row is taken, and gives the row back: for a while, if another message of its
-    /// handler prepares, or if the codec has just prepared and has forgotten the result.
+    /// handler prepares, or if the codec has not kept what it has fetched.
     async fn prepare_call(&self, route: &Route<S>, row: &Row, is_first: bool, left: Duration) -> Option<Outcome> {
-        match self.prepare(self.turn_to_prepare(row), route, &row.delivery, Some((row.id, Some(left)))).await {
+        match self.prepare(self.turn_to_prepare(row), route, &row.delivery, Some(left)).await {
             Ok(due) => self.give_back_call(row, is_first, due).await,
             Err(error) => self.end_call(row, Reason::Undecodable, error, is_first).await,
         }

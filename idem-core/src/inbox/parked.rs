@@ -65,7 +65,7 @@ impl<S: Store> Pipeline<S> {
     /// that hangs must not delay other rows. The row keeps its token, so that no process takes it meanwhile, and its
     /// start is refunded, so that the end of this process charges it with nothing.
     ///
-    /// If another message of its handler prepares, or if its codec forgets, the row is given back for a while instead.
+    /// If another message of its handler prepares, or has failed to, the row is given back for a while instead.
     pub(super) async fn leave_to_prepare_row(&self, row: &Row) -> Option<Outcome> {
         let turn = match self.turn_to_prepare(row) {
             Ok(turn) => turn,
@@ -102,7 +102,7 @@ impl<S: Store> Pipeline<S> {
                 false => self.unprepared(&self.routes.takers_of_row(row), &row.delivery).await,
             };
             match route {
-                Some(route) => self.prepare(Ok(turn), route, &row.delivery, Some((row.id, None))).await,
+                Some(route) => self.prepare(Ok(turn), route, &row.delivery, None).await,
                 // The run of the row reports the reason.
                 None => Ok(Duration::ZERO),
             }

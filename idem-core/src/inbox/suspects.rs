@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use crate::Store;
-use crate::runtime::{Ended, Isolated, Permit, Pipeline, Running, at};
+use crate::runtime::{Ended, Isolated, Permit, Pipeline, Running};
 use crate::store::{LookBack, RowKind, StoreError, TakeLimit};
 
 use super::runner::{POLL_DUE, Runner};
@@ -65,7 +65,8 @@ impl<S: Store> Runner<S> {
     /// databases meanwhile.
     async fn isolated(&self, kind: RowKind, began: Instant) -> Result<Option<Isolated>, StoreError> {
         let (locks, lease) = (&self.pipeline.suspect_lock, self.pipeline.settings.lease);
-        let limit = tokio::time::Instant::from_std(began).checked_add(locks.limit(lease));
+        let left = locks.limit(lease).saturating_sub(began.elapsed());
+        let mut late = pin!(tokio::time::sleep(left));
         let mut isolated = pin!(locks.isolate(kind));
         loop {
             tokio::select! {
@@ -73,7 +74,7 @@ impl<S: Store> Runner<S> {
                 () = self.pipeline.draining.cancelled() => return Ok(None),
                 () = self.pipeline.outage.began() => return Ok(None),
                 isolated = &mut isolated => return Ok(Some(isolated)),
-                () = at(limit) => {
+                () = &mut late => {
                     locks.gave_up(began);
                     tracing::info!(waited = ?began.elapsed(), "a row that may have ended its process waits until fewer run");
                     return Ok(None);

@@ -1,5 +1,5 @@
-//! Deliveries that cannot run now. Each has left its lane, and waits here for one reason, unacked and with its lease
-//! extended, without a connection, a lock or a transaction. Then it starts over.
+//! Deliveries that cannot run now. Each has left its lane, and waits here for one reason, unacked, without a
+//! connection, a lock or a transaction. Then it starts over.
 //!
 //! | file | contents |
 //! |---|---|

@@ -1,11 +1,10 @@
 //! The waits of parked deliveries.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::runtime::{InRow, Pipeline, Wait, jittered, kept};
+use crate::runtime::{InRow, Pipeline, Wait, jittered};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -81,13 +80,10 @@ impl<S: Store> Pipeline<S> {
     /// Waits until a message in the inbox is processed or dead. This process or another one runs its row. It is checked
     /// whenever it has run here, and otherwise at each poll. Cancel safe.
     async fn row_done(&self, identity: &Identity) {
-        let watch = self.rows.watch(identity);
+        let (row, mut rows) = ((identity.handler, identity.key.clone()), self.ran.subscribe());
         loop {
-            let mut ran = pin!(watch.ran.notified());
-            // Enabled now, so that a run which ends during the check is not missed.
-            ran.as_mut().enable();
             let scheduled = {
-                let _look = self.rows.look.lock().await;
+                let _look = self.look.lock().await;
                 self.store.is_scheduled(identity).await
             };
             match scheduled {
@@ -96,7 +92,8 @@ impl<S: Store> Pipeline<S> {
                 Err(fault) => self.outage.report(&fault),
             }
             tokio::select! {
-                () = ran => {}
+                // If too many have run, it may be among those that are not told.
+                () = async { while rows.recv().await.is_ok_and(|ran| ran != row) {} } => {}
                 () = tokio::time::sleep(jittered(self.settings.poll)) => {}
             }
             self.outage.over().await;
@@ -105,11 +102,16 @@ impl<S: Store> Pipeline<S> {
 
     /// Waits for `what`. Returns `false` if the worker drains or the delivery is lost before that.
     async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
+        let lost = async move {
+            while acker.is_live() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
         tokio::select! {
             biased;
             () = self.draining.cancelled() => false,
             () = what => true,
-            () = kept(acker, LOOK) => false,
+            () = lost => false,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::caught::dropped;
 use crate::park::{Arrival, Carried, Parked};
 use crate::routes::Route;
 use crate::run::Work;
-use crate::runtime::{Ended, Permit, Pipeline, Running, Wait, extended};
+use crate::runtime::{Ended, Permit, Pipeline, Running, Wait};
 use crate::take_over::Entry;
 use crate::{Acker, Delivery, Store, telemetry};
 
@@ -52,9 +52,9 @@ impl<S: Store> Pipeline<S> {
         batch.retain(|arrival| arrival.acker.is_live());
         let span = |arrival: &Arrival<A>| telemetry::span(self.system, &self.consumer, &arrival.delivery);
         let spans: Vec<Span> = batch.iter().map(span).collect();
-        let parts = batch.iter_mut().map(|Arrival { delivery, acker, carried }| (acker, (&**delivery, carried)));
-        let (mut ackers, mut messages): (Vec<_>, Vec<_>) = parts.unzip();
-        let ended = extended(&mut ackers, self.try_together(&mut messages, &spans)).await;
+        let messages = batch.iter_mut().map(|Arrival { delivery, carried, .. }| (&**delivery, carried));
+        let mut messages: Vec<_> = messages.collect();
+        let ended = self.try_together(&mut messages, &spans).await;
         let (mut done, mut alone) = (Vec::new(), Vec::new());
         for ((arrival, ended), span) in batch.into_iter().zip(ended).zip(spans) {
             match ended {
@@ -63,8 +63,8 @@ impl<S: Store> Pipeline<S> {
             }
         }
         // Those of a lane run one at a time on its connection, so that a batch of failures uses no more connections than any
-        // other. Each lease is extended while its delivery waits, and one that is held up does not delay the others. They are
-        // unordered, since batches are rejected with an order; so none of them waits for its row.
+        // other, and one that is held up does not delay the others. They are unordered, since batches are rejected with an order;
+        // so none of them waits for its row.
         let connection = Semaphore::new(1);
         let room = permit.is_none().then_some(&connection);
         drop(permit);

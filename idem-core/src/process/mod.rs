@@ -28,7 +28,7 @@ use tracing::Instrument;
 use crate::park::{Arrival, Carried, Parked};
 use crate::registry::NoJob;
 use crate::run::{Failure, Work};
-use crate::runtime::{Direct, Ended, Permit, Pipeline, Running, Wait, extended, hold_wait};
+use crate::runtime::{Direct, Ended, Permit, Pipeline, Running, Wait, hold_wait};
 use crate::take_over::{Entry, Shared};
 use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
 
@@ -53,9 +53,9 @@ impl<S: Store> Pipeline<S> {
         let ended = if self.draining.is_cancelled() {
             Ended::Stopped
         } else if self.routes.are_several(delivery) {
-            extended(&mut [acker], pin!(self.fan_out(room, delivery, carried))).await
+            pin!(self.fan_out(room, delivery, carried)).await
         } else {
-            extended(&mut [acker], pin!(self.attempt(room, delivery, carried))).await
+            pin!(self.attempt(room, delivery, carried)).await
         };
         self.finish(arrival, ended, parked).await;
     }

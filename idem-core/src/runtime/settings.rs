@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::routes::RouteBy;
 use crate::{DeliveryOrder, Error, Observed, RetryPolicy};
 
+use super::suspect_lock::SuspectLock;
+
 /// Called with each delivery and its outcome.
 pub(crate) type Observer = Arc<dyn Fn(Observed<'_>) + Send + Sync>;
 
@@ -41,6 +43,7 @@ pub(crate) struct Settings {
     /// How long no relay may be alive until the worker is unready.
     pub(crate) relay_patience: Duration,
     pub(crate) observe: Option<Observer>,
+    pub(crate) suspect_lock: SuspectLock,
 }
 
 impl Default for Settings {
@@ -69,6 +72,7 @@ impl Default for Settings {
             backlog: None,
             relay_patience: Duration::from_secs(60),
             observe: None,
+            suspect_lock: SuspectLock::process(),
         }
     }
 }
@@ -83,14 +87,6 @@ fn at_hand(running: usize) -> usize {
     running.div_ceil(4)
 }
 
-/// How many connections store deliveries at once. One batch is written while another waits for its commit; more
-/// connections would only make the batches smaller.
-pub(crate) struct StoredAtOnce {
-    pub(crate) batches: usize,
-    /// Connections for single deliveries, which are unfit or held up.
-    pub(crate) single: usize,
-}
-
 /// Besides direct and inbox runs: the inbox's own statements, the housekeeping, and the sign of life.
 const BOOKKEEPING: usize = 3;
 
@@ -99,12 +95,10 @@ impl Settings {
         self.order == DeliveryOrder::None
     }
 
-    /// Returns how many connections a worker can use at once.
+    /// Returns how many connections a worker can use at once. With an order no batches are stored, and those of them are for the
+    /// deliveries that wait for their rows, which query the database one after another.
     pub(crate) fn connections(&self) -> usize {
-        let StoredAtOnce { batches, single } = self.stored_at_once();
-        // Deliveries that wait for their rows query the database one after another.
-        let waiting = usize::from(self.order != DeliveryOrder::None);
-        self.direct() + batches + single + waiting + self.inbox_concurrency() + BOOKKEEPING
+        self.direct() + 2 * self.stored_at_once() + self.inbox_concurrency() + BOOKKEEPING
     }
 
     /// Returns how many deliveries run at once: none if all of them are stored.
@@ -112,14 +106,11 @@ impl Settings {
         if self.inbox { 0 } else { self.concurrency }
     }
 
-    /// Returns how many deliveries are stored at once, in batches and singly. In inbox mode all deliveries are stored,
-    /// otherwise only redelivered ones.
-    pub(crate) fn stored_at_once(&self) -> StoredAtOnce {
-        match (self.inbox, self.order) {
-            (true, _) => StoredAtOnce { batches: 2, single: 2 },
-            (false, DeliveryOrder::None) => StoredAtOnce { batches: 1, single: 1 },
-            (false, _) => StoredAtOnce { batches: 0, single: 1 },
-        }
+    /// Returns how many batches of deliveries are stored at once, and how many single deliveries besides, which are unfit or held
+    /// up. In inbox mode all deliveries are stored, otherwise only redelivered ones. One batch is written while another waits for
+    /// its commit; more connections would only make the batches smaller.
+    pub(crate) fn stored_at_once(&self) -> usize {
+        if self.inbox { 2 } else { 1 }
     }
 
     /// Returns how many rows of the inbox run at once. In inbox mode the default is that of `concurrency`.
@@ -176,23 +167,13 @@ impl Settings {
                  once, and at most 65535",
             );
         }
-        if self.batch > 1 && self.order != DeliveryOrder::None {
-            return refuse(
-                "`.batch(..)` and `.order(..)` cannot be combined: after a failure in a batch, later messages would \
-                 run first; remove one of them",
-            );
-        }
-        if self.inbox && self.order != DeliveryOrder::None {
-            return refuse(
-                "`.inbox()` and `.order(..)` cannot be combined: the inbox runs messages concurrently as they become \
-                 due; remove one of them",
-            );
-        }
-        if self.fan_out && self.order != DeliveryOrder::None {
-            return refuse(
-                "`.fan_out()` and `.order(..)` cannot be combined: each handler runs a message independently, so a \
-                 later message could run first; remove one of them",
-            );
+        let unordered = [
+            (self.batch > 1, ".batch(..)", "after a failure in a batch, later messages would run first"),
+            (self.inbox, ".inbox()", "the inbox runs messages concurrently as they become due"),
+            (self.fan_out, ".fan_out()", "each handler runs a message by itself, so a later one could run first"),
+        ];
+        if let Some((_, option, why)) = unordered.iter().find(|(is_set, ..)| *is_set && !self.is_unordered()) {
+            return refuse(&format!("`{option}` and `.order(..)` cannot be combined: {why}; remove one of them"));
         }
         if self.inbox_concurrency() == 0 {
             return refuse("`.inbox_concurrency(..)` must be at least 1: retries run from the inbox");

@@ -4,7 +4,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -34,7 +33,7 @@ impl<S: Store> Pipeline<S> {
     /// Acks the delivery. The database has answered, so nothing depends on whether the ack arrives.
     pub(crate) async fn settle<A: Acker>(&self, acker: A) {
         match in_time(acker.ack()).await {
-            Ok(Settled::Sent | Settled::Confirmed) => drop(self.settled.fetch_add(1, Relaxed)),
+            Ok(Settled::Sent | Settled::Confirmed) => {}
             Ok(Settled::Stale) => self.metrics.stale.increment(1),
             Err(error) => {
                 self.metrics.stale.increment(1);

@@ -1,19 +1,17 @@
 //! The tasks that collect deliveries: lanes, which process them from start to settlement, one batch at a time, and the task
 //! that stores deliveries in batches: all of a worker with `.inbox()`, and the redelivered ones of any worker without an order.
 
-use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
-use futures_util::future::join_all;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::park::{Arrival, Parked};
-use crate::runtime::{LOOKS, Pipeline, at, extend_all};
+use crate::runtime::Pipeline;
 use crate::{Acker, Store};
 
 /// The maximum number of deliveries that are stored together, and about the maximum number of bytes, since they are in memory
@@ -30,49 +28,38 @@ pub(crate) async fn run<S: Store, A: Acker>(
 ) {
     let linger = pipeline.settings.linger;
     let mut taken = Vec::new();
-    while collect(&deliveries, pipeline.throttle.size(), linger, &mut taken).await {
+    while collect(&deliveries, (pipeline.throttle.size(), usize::MAX), linger, &mut taken).await {
         deliver(&pipeline, &mut taken, None, &parked).await;
     }
 }
 
-/// Stores deliveries until the queue is closed and empty. Then it releases those that wait for a batch, and finishes the
-/// batches in progress.
+/// Stores deliveries until the queue is closed and empty, and then finishes the batches in progress.
 ///
 /// A batch contains the deliveries that are there when a connection is free; it does not wait for more. A delivery that was
-/// held up before is processed by itself at once, so that it delays no other. One that has its turn of a key goes into the next
-/// batch, because others of the key may wait for it.
+/// held up before is processed by itself, so that it delays no other.
 pub(crate) async fn store<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
     deliveries: Receiver<Arrival<A>>,
     parked: Sender<Parked<A>>,
 ) {
-    let permits = Arc::new(Semaphore::new(pipeline.settings.stored_at_once().batches));
-    let (mut waiting, mut looked, mut working) = (VecDeque::<Arrival<A>>::new(), Instant::now(), JoinSet::new());
+    let permits = Arc::new(Semaphore::new(pipeline.settings.stored_at_once()));
+    let (mut taken, mut working) = (Vec::new(), JoinSet::new());
     let stored = |mut batch: Vec<Arrival<A>>, permit: Option<OwnedSemaphorePermit>| {
         let (pipeline, parked) = (pipeline.clone(), parked.clone());
         async move { deliver(&pipeline, &mut batch, permit, &parked).await }
     };
-    loop {
-        let look = waiting.front().and_then(|first| Some(looked + first.acker.lease()? / LOOKS));
-        tokio::select! {
-            biased;
-            Some(_) = working.join_next() => {}
-            received = deliveries.recv() => match received {
-                Ok(arrival) if arrival.carried.tries > 0 => drop(working.spawn(stored(vec![arrival], None))),
-                Ok(arrival) if !arrival.carried.keys.is_empty() => waiting.push_front(arrival),
-                Ok(arrival) => waiting.push_back(arrival),
-                Err(_) => break,
-            },
-            () = at(look) => {
-                extend_all(waiting.iter_mut().map(|arrival| &mut arrival.acker)).await;
-                looked = Instant::now();
-            }
-            Ok(permit) = permits.clone().acquire_owned(), if !waiting.is_empty() => {
-                working.spawn(stored(next(&mut waiting), Some(permit)));
-            }
+    while let Ok(permit) = permits.clone().acquire_owned().await
+        && collect(&deliveries, (MOST, BYTES), Duration::ZERO, &mut taken).await
+    {
+        let (alone, batch): (Vec<_>, Vec<_>) = taken.drain(..).partition(|arrival| arrival.carried.tries > 0);
+        for arrival in alone {
+            working.spawn(stored(vec![arrival], None));
         }
+        if !batch.is_empty() {
+            working.spawn(stored(batch, Some(permit)));
+        }
+        while working.try_join_next().is_some() {}
     }
-    join_all(waiting.into_iter().map(|arrival| pipeline.release(arrival.acker))).await;
     while working.join_next().await.is_some() {}
 }
 
@@ -90,35 +77,32 @@ async fn deliver<S: Store, A: Acker>(
     pipeline.metrics.in_flight.decrement(number);
 }
 
-/// Waits for one item, and takes all others that are available, up to `limit`; with `linger`, also those that arrive
-/// within that time. Returns `false` if the queue is closed and empty. Cancel safe: items already taken stay in
-/// `taken`.
-async fn collect<T>(from: &Receiver<T>, limit: usize, linger: Duration, taken: &mut Vec<T>) -> bool {
+/// Waits for one delivery, and takes all others that are available, up to about so many with so many bytes; with `linger`, also
+/// those that arrive within that time. Returns `false` if the queue is closed and empty. Cancel safe: deliveries already taken
+/// stay in `taken`.
+async fn collect<A>(
+    from: &Receiver<Arrival<A>>,
+    (most, bytes): (usize, usize),
+    linger: Duration,
+    taken: &mut Vec<Arrival<A>>,
+) -> bool {
     let Ok(first) = from.recv().await else { return false };
+    let mut left = bytes.saturating_sub(first.delivery.payload().len());
     taken.push(first);
-    while taken.len() < limit
+    while taken.len() < most
+        && left > 0
         && let Ok(next) = from.try_recv()
     {
+        left = left.saturating_sub(next.delivery.payload().len());
         taken.push(next);
     }
     if !linger.is_zero() {
         let until = Instant::now() + linger;
-        while taken.len() < limit
+        while taken.len() < most
             && let Ok(Ok(next)) = timeout_at(until, from.recv()).await
         {
             taken.push(next);
         }
     }
     true
-}
-
-/// Takes the next batch to be stored.
-fn next<A>(waiting: &mut VecDeque<Arrival<A>>) -> Vec<Arrival<A>> {
-    let mut bytes = 0;
-    let mut fits = |arrival: &Arrival<A>| {
-        bytes += arrival.delivery.payload().len();
-        bytes <= BYTES
-    };
-    let number = waiting.iter().take(MOST).take_while(|arrival| fits(arrival)).count();
-    waiting.drain(..number.max(1)).collect()
 }

@@ -2,31 +2,24 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `builder`, `tuning`, `options` | the builder, its options, and the parts of a worker |
-//! | `run` | the lifecycle: start, run, drain |
-//! | `start`, `fitness`, `calls`, `register`, `unregistered` | the checks at the start, and the registration of the handlers |
-//! | `tasks` | the tasks of a running worker |
+//! | `builder`, `options` | the builder, its options, and the parts of a worker |
+//! | `run` | the lifecycle: start, run, drain; the tasks of a running worker |
+//! | `start`, `fitness`, `register` | the checks at the start, and the registration of the handlers |
 //! | `receive` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
 //! | `lane` | the tasks that process deliveries, and the one that stores them |
 //! | `housekeeping` | prunes claims, reads gauges, records that the worker is alive; the lag of the source |
-//! | `outbox` | watches the outbox to which handlers stage messages |
 //! | `workers`, `shutdown` | several workers in one process; the signals that ask a process to end |
 
 mod builder;
-mod calls;
 mod fitness;
 mod housekeeping;
 mod lane;
 mod options;
-mod outbox;
 mod receive;
 mod register;
 mod run;
 mod shutdown;
 mod start;
-mod tasks;
-mod tuning;
-mod unregistered;
 mod workers;
 
 pub use builder::{NoHandlers, WithHandlers, Worker};

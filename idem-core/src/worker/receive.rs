@@ -1,7 +1,6 @@
 //! The receiving task, which supervises the source: it reopens one that has failed, and disconnects from the broker while the
 //! worker cannot handle what it holds.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use backon::ExponentialBackoff;
@@ -9,8 +8,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{chain, text};
 use crate::park::Arrivals;
-use crate::runtime::{Health, LeasedAcker, Pipeline, Rate, growing_waits};
-use crate::{Delivery, DeliveryOrder, Error, Source, Store, SubscribeOptions};
+use crate::runtime::{Health, Pipeline, growing_waits};
+use crate::{DeliveryOrder, Error, Source, Store, SubscribeOptions};
 
 /// How long closing a subscription may take before it is left to the broker.
 pub(super) const CLOSE: Duration = Duration::from_secs(5);
@@ -22,46 +21,41 @@ pub(crate) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     options: &SubscribeOptions,
-    to: &Arrivals<LeasedAcker<Src::Acker>>,
+    to: &Arrivals<Src::Acker>,
 ) {
-    let settled = || pipeline.settled.load(Relaxed);
-    let mut reopening = Reopening::new(settled());
+    let mut waits = delays();
     loop {
-        let (name, limit) = (source.name().to_owned(), source.unsettled_limit());
-        let ended = tokio::select! {
+        let (limit, began) = (source.unsettled_limit(), Instant::now());
+        let leaves = tokio::select! {
             biased;
             () = pipeline.draining.cancelled() => return,
-            error = forward(pipeline, source, to) => Ok(error),
-            why = too_long(pipeline, limit) => Err(why),
+            error = forward(pipeline, source, to) => {
+                let text = "the connection to the broker was lost; unacked messages are redelivered";
+                tracing::warn!(source = source.name(), error, "{text}");
+                false
+            }
+            why = too_long(pipeline, limit) => {
+                let text = "held deliveries are returned to the broker, and no more are taken until it is over";
+                tracing::warn!(source = source.name(), why, "{text}");
+                true
+            }
         };
+        if began.elapsed() >= RECOVERED {
+            waits = delays();
+        }
         pipeline.health.set_broker(false);
         pipeline.lag.send_replace(None);
-        let left = ended.is_err();
-        match ended {
-            Ok(error) => {
-                tracing::warn!(
-                    source = name,
-                    error,
-                    "the connection to the broker was lost; unacked messages are redelivered"
-                )
-            }
-            Err(why) => {
-                tracing::warn!(
-                    source = name,
-                    why,
-                    "held deliveries are returned to the broker, and no more are taken until it is over"
-                );
-                let _ = timeout(CLOSE, source.close()).await;
-            }
+        if leaves {
+            let _ = timeout(CLOSE, source.close()).await;
         }
         tokio::select! {
             biased;
             () = pipeline.draining.cancelled() => return,
             () = async {
-                if left {
+                if leaves {
                     can_go_on(pipeline).await;
                 }
-                reopening.open(source, options, settled(), &pipeline.health).await;
+                reopen(source, options, &mut waits, &pipeline.health).await;
             } => {}
         }
         // The retention was changed while the worker ran. Ending the worker would not help.
@@ -80,19 +74,18 @@ pub(crate) async fn run<S: Store, Src: Source>(
 async fn forward<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
-    to: &Arrivals<LeasedAcker<Src::Acker>>,
+    to: &Arrivals<Src::Acker>,
 ) -> crate::BoxError {
     loop {
         can_go_on(pipeline).await;
         match source.next().await {
             // The queues need no limit: the source returns no more than may be unsettled.
             Ok((mut delivery, acker)) => {
-                warn_of_many(&delivery, &pipeline.redeliveries);
                 pipeline.recognize(&mut delivery);
                 delivery.ordering_key =
                     delivery.ordering_key.filter(|_| pipeline.settings.order != DeliveryOrder::None);
                 let place = delivery.ordering_key.map(|key| pipeline.order.place(key));
-                to.push(Box::new(delivery), LeasedAcker::new(acker), place);
+                to.push(Box::new(delivery), acker, place);
                 pipeline.outage.set_room(source.room());
             }
             Err(error) => return error,
@@ -100,66 +93,36 @@ async fn forward<S: Store, Src: Source>(
     }
 }
 
-/// The delivery count from which a warning is logged. RabbitMQ 4 drops a message at the 21st return by default.
-const MANY: u32 = 10;
-
-/// The least time between two warnings. A return counts for all deliveries that the connection had.
-const PAUSE: Duration = Duration::from_secs(60);
-
-fn warn_of_many(delivery: &Delivery, last: &Rate) {
-    if let Some(count) = delivery.delivery_count().filter(|count| *count >= MANY)
-        && last.allows(PAUSE)
-    {
-        tracing::warn!(
-            source = delivery.source(),
-            message_id = delivery.message_id(),
-            position = delivery.position(),
-            count,
-            "the broker has redelivered a message many times, and drops it if the queue has a delivery limit: find \
-             out why workers or connections end (out of memory, a crash loop, a consumer timeout). It is logged once a minute"
-        );
-    }
-}
-
 /// The longest delay before a source is reopened.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The delays before a source is reopened. They grow until a delivery was settled: a source that opens and fails before
-/// that has not recovered.
-struct Reopening {
-    waits: ExponentialBackoff,
-    settled: u64,
+/// A source that fails sooner than this has not recovered, and the delays before it is reopened go on growing.
+const RECOVERED: Duration = Duration::from_secs(1);
+
+fn delays() -> ExponentialBackoff {
+    growing_waits(Duration::from_millis(100), LONGEST)
 }
 
-impl Reopening {
-    fn new(settled: u64) -> Self {
-        Self { waits: growing_waits(Duration::from_millis(100), LONGEST), settled }
-    }
-
-    /// Returns the next delay, given the number of deliveries settled so far.
-    fn wait(&mut self, settled: u64) -> Duration {
-        if settled > self.settled {
-            *self = Self::new(settled);
-        }
-        self.waits.next().unwrap_or(LONGEST)
-    }
-
-    /// Reopens the source, with unlimited retries. A source that refuses although its broker answers is an error in the log
-    /// and in `health`. As cancel safe as [`Source::subscribe`].
-    async fn open<Src: Source>(&mut self, source: &mut Src, options: &SubscribeOptions, settled: u64, health: &Health) {
-        loop {
-            tokio::time::sleep(self.wait(settled)).await;
-            let opened = source.subscribe(options.clone()).await;
-            let refused = opened.as_ref().err().and_then(|error| refusal(&**error));
-            let is_new = health.set_unsubscribed(refused.clone());
-            match (opened, refused) {
-                (Ok(()), _) => return,
-                (Err(_), Some(why)) if is_new => {
-                    tracing::error!(source = source.name(), why, "nothing is consumed until this is repaired");
-                }
-                (Err(error), Some(_)) => tracing::debug!(source = source.name(), error, "nothing is consumed yet"),
-                (Err(error), None) => tracing::warn!(source = source.name(), error, "the broker is still away"),
+/// Reopens the source, with unlimited retries. A source that refuses although its broker answers is an error in the log
+/// and in `health`. As cancel safe as [`Source::subscribe`].
+async fn reopen<Src: Source>(
+    source: &mut Src,
+    options: &SubscribeOptions,
+    waits: &mut ExponentialBackoff,
+    health: &Health,
+) {
+    loop {
+        tokio::time::sleep(waits.next().unwrap_or(LONGEST)).await;
+        let opened = source.subscribe(options.clone()).await;
+        let refused = opened.as_ref().err().and_then(|error| refusal(&**error));
+        let is_new = health.set_unsubscribed(refused.clone());
+        match (opened, refused) {
+            (Ok(()), _) => return,
+            (Err(_), Some(why)) if is_new => {
+                tracing::error!(source = source.name(), why, "nothing is consumed until this is repaired");
             }
+            (Err(error), Some(_)) => tracing::debug!(source = source.name(), error, "nothing is consumed yet"),
+            (Err(error), None) => tracing::warn!(source = source.name(), error, "the broker is still away"),
         }
     }
 }
@@ -212,56 +175,10 @@ async fn lasts<B: Future, O: Future>(long: Duration, began: impl Fn() -> B, over
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use tokio::sync::watch;
     use tokio::time::sleep;
-    use tracing::field::{Field, Visit};
-    use tracing::{Event, Level, Subscriber};
-    use tracing_subscriber::Layer;
-    use tracing_subscriber::layer::{Context, SubscriberExt};
 
     use super::*;
-
-    /// The `count` fields of logged warnings.
-    #[derive(Clone, Default)]
-    struct Warnings(Arc<Mutex<Vec<u64>>>);
-
-    impl<S: Subscriber> Layer<S> for Warnings {
-        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-            assert_eq!(*event.metadata().level(), Level::WARN);
-            event.record(&mut self.clone());
-        }
-    }
-
-    impl Visit for Warnings {
-        fn record_u64(&mut self, field: &Field, value: u64) {
-            assert_eq!(field.name(), "count");
-            self.0.lock().unwrap().push(value);
-        }
-
-        fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
-    }
-
-    #[test]
-    fn messages_that_were_delivered_ten_times_are_one_warning_a_minute() {
-        let (warnings, last) = (Warnings::default(), Rate::default());
-        crate::log_of_tests::with_subscriber(tracing_subscriber::registry().with(warnings.clone()), || {
-            for count in [None, Some(1), Some(9), Some(10), Some(500)] {
-                warn_of_many(&Delivery::new("orders", "{}").with_delivery_count(count), &last);
-            }
-        });
-        assert_eq!(*warnings.0.lock().unwrap(), [10]);
-    }
-
-    #[test]
-    fn the_waits_grow_until_a_delivery_was_settled() {
-        let mut reopening = Reopening::new(3);
-        let waits: Vec<_> = (0..8).map(|_| reopening.wait(3)).collect();
-        assert!(waits[0] < Duration::from_millis(250) && (LONGEST / 2..=LONGEST).contains(&waits[7]), "{waits:?}");
-        assert!(reopening.wait(4) < Duration::from_millis(250));
-        assert!(reopening.wait(4) >= Duration::from_millis(200), "it grows again");
-    }
 
     const LONG: Duration = Duration::from_secs(60);
 

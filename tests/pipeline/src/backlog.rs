@@ -85,18 +85,6 @@ pub async fn a_backlog_that_cannot_be_counted_stops_no_worker<W: World>(world: W
     worker.stop().await;
 }
 
-/// A count that takes long hides no missing relay.
-pub async fn a_missing_relay_is_told_while_the_outbox_is_counted<W: World>(world: W) {
-    let staging = Staging::new(world).await;
-    let (settings, health) = watched(2);
-    let settings = Settings { relay_patience: Duration::from_millis(600), ..settings };
-    let hook = |method: &'static str, _: &[u8]| if method == "outbox_stats" { Do::Hang } else { Do::Work };
-    let worker = staging.start_over(hook, settings);
-    let health = health.borrow().clone().unwrap();
-    until(async || health.unrelayed().is_some_and(|why| why.contains("no relay"))).await;
-    worker.stop().await;
-}
-
 /// A row that may have ended its process runs although the outbox is full, and other rows wait.
 pub async fn a_full_outbox_does_not_stop_suspects<W: World>(world: W) {
     let staging = Staging::new(world).await;

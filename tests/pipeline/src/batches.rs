@@ -225,26 +225,6 @@ pub async fn a_claim_that_a_trigger_keeps_out_does_not_keep_its_batch<W: World>(
     assert_eq!(line.effects("skipped").await, 1);
 }
 
-/// While a batch cannot be stored, its deliveries keep their leases, and so do those that wait for the next batch.
-pub async fn the_leases_of_a_batch_are_extended<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let lease = Duration::from_secs(1);
-    line.broker.lease(Some(lease));
-    let (worker, block) = blocked(&line).await;
-    for n in 0..20 {
-        line.publish(Order::ok(&n.to_string()));
-    }
-    soon(line.queue.delivered(BEFORE + 20)).await;
-    // There is no signal that no delivery goes back. One that is not extended has gone back by then.
-    tokio::time::sleep(lease * 2).await;
-    line.store.rollback(block).await.unwrap();
-    line.outcomes(BEFORE + 20).await;
-    soon(line.queue.settled(BEFORE + 20)).await;
-    worker.stop().await;
-    let counts = line.queue.counts();
-    assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (BEFORE + 20, 0, 0));
-}
-
 /// Storing a message wakes the worker that runs it: one after another, and many more than run at once.
 pub async fn stored_messages_run_without_a_poll<W: World>(world: W) {
     let line = Line::new(world).await;

@@ -21,7 +21,6 @@ macro_rules! pipeline_suite {
             a_crash_while_a_batch_is_stored_loses_nothing
             a_locked_key_does_not_keep_its_batch
             a_claim_that_a_trigger_keeps_out_does_not_keep_its_batch
-            the_leases_of_a_batch_are_extended
             stored_messages_run_without_a_poll
             a_drain_releases_what_waits_to_be_stored_at_once
             a_drain_beside_a_suspect_releases_what_waits_to_be_stored
@@ -34,8 +33,6 @@ macro_rules! pipeline_suite {
             // together
             a_race_that_a_handler_loses_by_itself_costs_one_more_round
             copies_and_conflicts_in_a_batch_are_known
-            the_leases_of_what_runs_together_are_extended
-            the_leases_of_what_waits_to_run_alone_are_extended
             a_batch_lingers_for_what_comes
             a_batch_handler_gets_what_is_new
             a_batch_refuses_an_order
@@ -153,7 +150,6 @@ macro_rules! pipeline_suite {
             a_lost_broker_keeps_the_order
             a_lost_delivery_frees_its_ordering_key
             a_key_is_woken_when_its_row_has_run
-            a_delivery_that_waits_for_its_key_keeps_its_lease
             keys_keep_their_order_over_two_workers
             a_stored_message_is_reported_to_the_source
             // numbers of handlers that have changed under a worker

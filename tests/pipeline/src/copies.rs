@@ -29,7 +29,7 @@ pub(super) async fn claimed_elsewhere<W: World>(
     (other, elsewhere)
 }
 
-/// There are more copies than lanes. They wait without a lane, keep their leases, and are acked after the message has
+/// There are more copies than lanes. They wait without a lane, and are acked after the message has
 /// committed. With an order, each copy comes under another ordering key.
 pub async fn copies_of_a_slow_message_cost_no_lane<W: World>(world: W) {
     if !W::FEATURES.concurrent {
@@ -37,8 +37,6 @@ pub async fn copies_of_a_slow_message_cost_no_lane<W: World>(world: W) {
         return;
     }
     let line = Line::new(world).await;
-    let lease = Duration::from_secs(2);
-    line.broker.lease(Some(lease));
     let order = if line.world.batch() == 1 { DeliveryOrder::Key } else { DeliveryOrder::None };
     let publish = |order: Order, key| line.publish(Publication::from(order).ordering_key(key));
     let slow = Order::new("a", &[Act::Wait]);
@@ -52,8 +50,6 @@ pub async fn copies_of_a_slow_message_cost_no_lane<W: World>(world: W) {
     }
     assert!(line.outcomes(10).await.iter().all(|outcome| outcome == "processed"));
     soon(line.queue.settled(10)).await;
-    // There is no signal that no delivery goes back. One that is not extended has gone back by then.
-    tokio::time::sleep(lease + lease / 2).await;
     assert_eq!((line.queue.counts().unsettled, line.desk.runs("a")), (1 + COPIES as usize, 1));
     line.desk.go.send_replace(true);
     let outcomes = line.outcomes(11 + COPIES as usize).await;
@@ -64,15 +60,12 @@ pub async fn copies_of_a_slow_message_cost_no_lane<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
 }
 
-/// Another process runs it for as long as it likes. Here its copy waits without a lane, and keeps its lease.
+/// Another process runs it for as long as it likes. Here its copy waits without a lane.
 pub async fn a_copy_of_a_message_that_runs_elsewhere_costs_no_lane<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         return;
     }
     let line = Line::new(world).await;
-    // Longer than each try, which waits for the claim in a lane for a second.
-    let lease = Duration::from_secs(4);
-    line.broker.lease(Some(lease));
     let (other, elsewhere) = claimed_elsewhere(&line, "a").await;
     let order = if line.world.batch() == 1 { DeliveryOrder::Key } else { DeliveryOrder::None };
     let publish = |id: &str, key| line.publish(Publication::from(Order::ok(id)).ordering_key(key));
@@ -82,8 +75,6 @@ pub async fn a_copy_of_a_message_that_runs_elsewhere_costs_no_lane<W: World>(wor
     (1..=10).for_each(|n| publish(&n.to_string(), n));
     let outcomes = line.outcomes(10).await;
     assert!(outcomes.iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
-    // There is no signal that no delivery goes back. One that is not extended has gone back by then.
-    tokio::time::sleep(lease + lease / 2).await;
     let counts = line.queue.counts();
     assert_eq!((counts.unsettled, counts.redeliveries, line.desk.runs("a")), (1, 0, 0));
     other.rollback(elsewhere).await.unwrap();

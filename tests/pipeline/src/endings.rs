@@ -211,7 +211,6 @@ pub async fn a_failure_is_recorded_again_and_the_handler_not_run_again<W: World>
         return;
     }
     let line = Line::new(world).await;
-    line.broker.lease(Some(Duration::from_secs(2)));
     let (worker, block) = blocked(&line, Settings::late()).await;
     // Each try ends with a lock timeout.
     for _ in 0..3 {

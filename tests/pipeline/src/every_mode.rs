@@ -103,7 +103,6 @@ macro_rules! __pipeline_in_every_mode {
             a_key_by_position_refuses_a_broker_without_positions
             // refusals
             a_message_that_the_database_refuses_is_held_and_harms_no_other
-            a_delivery_that_is_retried_keeps_its_lease
             a_drain_releases_what_the_database_refuses
             a_failure_that_the_database_refuses_to_record_harms_no_other
             a_row_that_the_database_refuses_harms_no_other
@@ -192,7 +191,6 @@ macro_rules! __pipeline_in_every_mode {
             a_backlog_pauses_consumption_until_it_is_published
             a_backlog_that_cannot_be_counted_stops_no_worker
             a_full_outbox_does_not_stop_suspects
-            a_missing_relay_is_told_while_the_outbox_is_counted
             // local messages
             a_local_message_runs_exactly_once
             nothing_is_handed_over_by_a_run_that_fails

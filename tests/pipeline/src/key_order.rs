@@ -224,24 +224,6 @@ pub async fn a_key_is_woken_when_its_row_has_run<W: World>(world: W) {
     assert_eq!(line.desk.log(), ["a", "b", "c"]);
 }
 
-/// A delivery that waits longer than its lease, for its turn or for its row, is extended meanwhile.
-pub async fn a_delivery_that_waits_for_its_key_keeps_its_lease<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.broker.lease(Some(Duration::from_millis(300)));
-    line.publish(Order::new("a", &[Act::Fail, Act::Wait]));
-    line.publish(Order::ok("b"));
-    let worker = line.start_with(ordered());
-    waits(&line, 1).await;
-    // Several leases.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
-    line.desk.go.send_replace(true);
-    line.outcomes(3).await;
-    worker.stop_once_idle(&line.queue).await;
-    let counts = line.queue.counts();
-    assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (2, 0, 0));
-    assert_eq!(line.desk.log(), ["a", "a", "b"]);
-}
-
 /// Several workers, ordering keys and failures.
 pub async fn keys_keep_their_order_over_two_workers<W: World>(world: W) {
     let line = Line::new(world).await;

@@ -9,10 +9,9 @@ use super::line::Line;
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
-/// It uses up all that tokio allows its task in one turn, each time. Its delivery keeps its lease, and other messages go on.
+/// It uses up all that tokio allows its task in one turn, each time. Other messages go on.
 pub async fn a_handler_that_never_waits_ends_at_its_timeout<W: World>(world: W) {
     let line = Line::new(world).await;
-    line.broker.lease(Some(Duration::from_millis(1200)));
     line.publish(Order::new("spins", &[Act::Spin]));
     let settings = Settings { handler_timeout: Duration::from_secs(2), ..Settings::late() };
     let worker = line.start_with(settings);

@@ -71,7 +71,6 @@ impl Codec<Order> for CountedJson {
 /// is back.
 pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: World>(world: W) {
     let line = Line::new(world).await;
-    line.broker.lease(Some(Duration::from_secs(2)));
     let registry = Registry::default();
     registry.answers("v1", Answer::Away);
     line.publish_redelivered(of_schema("v1", Order::ok("again"))).await;
