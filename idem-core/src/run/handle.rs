@@ -4,13 +4,13 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use tokio::task::coop::unconstrained;
-use tokio::time::Instant;
+use tokio::time::sleep;
 
 use crate::caught::dropped;
 use crate::panic_text::panic_text;
 use crate::registry::Job;
 use crate::routes::Route;
-use crate::runtime::{Pipeline, at};
+use crate::runtime::Pipeline;
 use crate::{BoxError, Store};
 
 impl<S: Store> Pipeline<S> {
@@ -21,7 +21,6 @@ impl<S: Store> Pipeline<S> {
         route: &Route<S>,
         job: Box<dyn Job<S>>,
         txn: &mut S::Txn,
-        now: Instant,
     ) -> Option<Result<(), BoxError>> {
         let outbox = job.outbox().cloned();
         let mut run = job.run(txn);
@@ -36,8 +35,8 @@ impl<S: Store> Pipeline<S> {
                 }
             },
             // tokio limits how much a task does in one turn. A handler that never waits uses that up in each turn, and
-            // its timeout, which comes behind it, would not even be looked at. `None` if its time is not representable.
-            () = unconstrained(at(now.checked_add(route.timeout))) => None,
+            // its timeout, which comes behind it, would not even be looked at.
+            () = unconstrained(sleep(route.timeout)) => None,
             () = self.stop.cancelled() => None,
         };
         // The drop runs user code too, and its panic must cost no more than its message.

@@ -117,11 +117,6 @@ impl KeyTickets {
         true
     }
 
-    /// Returns whether it has a place in any queue.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Gives up all places.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
