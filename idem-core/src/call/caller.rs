@@ -12,8 +12,6 @@ use crate::inbox::Looks;
 use crate::runtime::{Pipeline, jittered};
 use crate::store::{Caller, Row, StoreError, TakenCalls};
 
-use super::reply::Taken;
-
 /// Makes the calls of a worker until it drains, and then waits for those that were begun. Any number of processes may do so:
 /// each row is taken by one of them at a time.
 pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
@@ -80,12 +78,13 @@ impl<S: Store> Calls<S> {
         Some(slots)
     }
 
-    /// Takes rows. The token is generated before the take, so that rows whose take got no response are found by it.
-    async fn take(&mut self, limit: usize) -> Result<(Vec<Row>, Taken), StoreError> {
+    /// Takes rows, and returns when they were taken at the earliest. The token is generated before the take, so that rows whose
+    /// take got no response are found by it.
+    async fn take(&mut self, limit: usize) -> Result<(Vec<Row>, Instant), StoreError> {
         let Pipeline { store, own_statements, outage, stop, .. } = &*self.pipeline;
         let token = Uuid::new_v4();
         let own = own_statements.lock().await;
-        let (before, began) = (Taken::now(), Instant::now());
+        let began = Instant::now();
         let since = self.looks.take_calls(began);
         let answer = store.take_calls(&self.callers, limit, since, token).await;
         drop(own);
@@ -93,11 +92,11 @@ impl<S: Store> Calls<S> {
             self.looks.calls_taken(began, &taken.rows);
         }
         let (mut rows, taken) = match answer {
-            Ok(TakenCalls { rows, since }) => (rows, before.since(since)),
+            Ok(TakenCalls { rows, since }) => (rows, since),
             // Also while the worker drains: what was taken counts as called until it is given back.
             Err(fault @ StoreError::ConnectionLost(_)) => {
                 outage.report(&fault);
-                (outage.insist(stop, || store.rows_by_token(token)).await.unwrap_or_default(), before)
+                (outage.insist(stop, || store.rows_by_token(token)).await.unwrap_or_default(), began)
             }
             Err(fault) => return Err(fault),
         };

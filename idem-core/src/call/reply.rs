@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::task::Poll;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use tokio::task::coop::unconstrained;
@@ -20,7 +20,7 @@ use crate::panic_text::panic_text;
 pub(super) async fn reply(
     limits: &CallLimits,
     mut calling: Calling,
-    taken: Taken,
+    taken: Instant,
     stop: &CancellationToken,
 ) -> Option<Result<CallReply, (Doubt, BoxError)>> {
     let CallLimits { name, timeout, .. } = limits;
@@ -33,7 +33,7 @@ pub(super) async fn reply(
             Some(Err(panic)) => unknown(format!("the call `{name}` panicked: {}", panic_text(panic.as_ref()))),
             None => unknown(format!(
                 "the call `{name}` was given up, because its process did not run until the lease of the message was \
-                 almost over, or the clock of its machine was set forward"
+                 almost over"
             )),
         },
         // It comes behind the call, which may have used up what tokio allows a task in one turn.
@@ -45,34 +45,6 @@ pub(super) async fn reply(
     // The drop runs user code too.
     dropped("a call", calling);
     replied
-}
-
-/// When a row was taken, by the clocks of this process. The lease of the row began later.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Taken {
-    /// It never steps, and stands still while the machine is suspended (on Linux and macOS).
-    at: Instant,
-    /// It is set forward once a machine goes on that was suspended, or a virtual one that was paused, for which no other clock
-    /// of the machine tells it. If somebody sets it forward, a call looks late that is not.
-    date: SystemTime,
-}
-
-impl Taken {
-    pub(super) fn now() -> Self {
-        Self { at: Instant::now(), date: SystemTime::now() }
-    }
-
-    /// Returns the same for a row whose lease did not begin before this moment, which was later. The date is moved on by the time
-    /// that has passed between them, and not read again: the machine may have been suspended behind that moment.
-    pub(super) fn since(self, since: Instant) -> Self {
-        let passed = since.saturating_duration_since(self.at);
-        Self { at: since, date: self.date.checked_add(passed).unwrap_or(self.date) }
-    }
-
-    /// Returns for how long the row has been taken.
-    pub(super) fn elapsed(self) -> Duration {
-        self.at.elapsed().max(self.date.elapsed().unwrap_or_default())
-    }
 }
 
 /// Polls a future only while `may_send` returns `true`, and returns `None` once it does not. Each poll of a call may be the
@@ -92,6 +64,7 @@ fn polled_while<F: Future + Unpin>(
 mod tests {
     use std::cell::Cell;
     use std::pin::pin;
+    use std::time::Duration;
 
     use tokio::task::coop::has_budget_remaining;
 
@@ -119,7 +92,7 @@ mod tests {
             }
             Ok(CallReply::Unknown)
         });
-        let replied = reply(&limits, calling, Taken::now(), &CancellationToken::new()).await;
+        let replied = reply(&limits, calling, Instant::now(), &CancellationToken::new()).await;
         let Some(Err((_, error))) = replied else { panic!("it had no timeout") };
         assert!(error.to_string().contains("exceeded its timeout of 20s"), "{error}");
     }
@@ -141,24 +114,5 @@ mod tests {
     #[test]
     fn a_call_that_ends_in_time_has_its_reply() {
         assert_eq!(polled_while(std::future::ready(7), || true).now_or_never(), Some(Some(7)));
-    }
-
-    #[test]
-    fn a_wait_for_the_connection_does_not_count_and_a_suspension_behind_it_does() {
-        let (before, hour) = (Taken::now(), Duration::from_secs(3600));
-        let had_connection = before.at + hour;
-        assert_eq!(before.since(had_connection).elapsed(), Duration::ZERO);
-        let suspended = Taken { date: before.date.checked_sub(3 * hour).unwrap(), ..before };
-        assert!(suspended.since(had_connection).elapsed() >= 2 * hour);
-        // A store that has not waited.
-        assert!(before.since(before.at).elapsed() < hour);
-    }
-
-    #[test]
-    fn a_row_is_taken_for_as_long_as_the_clock_that_went_on_says() {
-        let now = Taken::now();
-        let hour = Duration::from_secs(3600);
-        let suspended = Taken { date: now.date.checked_sub(hour).unwrap(), ..now };
-        assert!(suspended.elapsed() >= hour && now.elapsed() < hour);
     }
 }

@@ -1,7 +1,7 @@
 //! Makes the call of one row.
 
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::external::{CallLimits, CallReply, Doubt};
 use crate::registry::NoJob;
@@ -10,7 +10,7 @@ use crate::runtime::{Permit, Pipeline, Running};
 use crate::store::{Row, called_for};
 use crate::{Outcome, Reason, Store};
 
-use super::reply::{Taken, reply};
+use super::reply::reply;
 use super::result::unresolved;
 use super::step::{self, Step};
 
@@ -20,7 +20,7 @@ const TELLS_AFTER: Duration = Duration::from_secs(60);
 impl<S: Store> Pipeline<S> {
     /// Makes the call of a taken row, or asks what became of it, and records the result. In every case a result is recorded, or
     /// the lease ends.
-    pub(super) async fn call_row(&self, row: &Row, taken: Taken) {
+    pub(super) async fn call_row(&self, row: &Row, taken: Instant) {
         // Pinned first, like other large futures.
         let work = pin!(async {
             // A suspect that has the process to itself could end it, and leave the call in doubt.
@@ -30,7 +30,7 @@ impl<S: Store> Pipeline<S> {
         self.report_row(row, work).await;
     }
 
-    async fn call(&self, running: &Running, row: &Row, mut taken: Taken) -> Option<Outcome> {
+    async fn call(&self, running: &Running, row: &Row, mut taken: Instant) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
         let limits = &route.external.as_ref()?.limits;
         if !limits.is_of(row) {
@@ -124,13 +124,8 @@ impl<S: Store> Pipeline<S> {
     ///
     /// The key stays: a restored row still has the key under which it was called since, and by it the provider recognizes a request
     /// of an earlier call that comes late.
-    async fn date(&self, row: &Row, limits: &CallLimits) -> Option<Taken> {
-        let write = || async {
-            let before = Taken::now();
-            let dated = self.store.date_call(row, limits.lease()).await;
-            dated.map(|since| since.map(|since| before.since(since)))
-        };
-        self.outage.insist(&self.stop, write).await.flatten()
+    async fn date(&self, row: &Row, limits: &CallLimits) -> Option<Instant> {
+        self.outage.insist(&self.stop, || self.store.date_call(row, limits.lease())).await.flatten()
     }
 }
 
