@@ -60,6 +60,7 @@ pub(crate) use connection_share::FOR_A_RELAY;
 pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use consumers::Consumers;
 pub use error::StoreError;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use error::error_text;
 pub use facts::StoreFacts;
 pub use filter::Filter;
