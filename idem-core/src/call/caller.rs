@@ -20,7 +20,8 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
         return;
     }
     let slots = Arc::new(Semaphore::new(pipeline.settings.call_concurrency));
-    Calls { pipeline, callers, slots, looks: Looks::default() }.serve().await;
+    let looks = Looks::new(pipeline.settings.poll);
+    Calls { pipeline, callers, slots, looks }.serve().await;
 }
 
 struct Calls<S: Store> {
@@ -41,9 +42,7 @@ impl<S: Store> Calls<S> {
             }
             while running.try_join_next().is_some() {}
             if !more {
-                let Pipeline { calls_due, settings, .. } = &*self.pipeline;
-                let poll = self.looks.rest(jittered(settings.poll), Instant::now());
-                self.pipeline.rest(calls_due, poll).await;
+                self.pipeline.rest(&self.pipeline.calls_due, jittered(self.pipeline.settings.poll)).await;
             }
         }
         while running.join_next().await.is_some() {}
@@ -85,11 +84,11 @@ impl<S: Store> Calls<S> {
         let token = Uuid::new_v4();
         let own = own_statements.lock().await;
         let began = Instant::now();
-        let since = self.looks.take_calls(began);
+        let since = self.looks.since(began);
         let answer = store.take_calls(&self.callers, limit, since, token).await;
         drop(own);
         if let Ok(taken) = &answer {
-            self.looks.calls_taken(began, &taken.rows);
+            self.looks.found(began, &taken.rows);
         }
         let (mut rows, taken) = match answer {
             Ok(TakenCalls { rows, since }) => (rows, since),

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Permit, Pipeline, Running, jittered};
-use crate::store::{CRASHED_AT_ONCE, HandlerId, Row, RowKind, StoreError, TakeLimit};
+use crate::store::{CRASHED_AT_ONCE, HandlerId, LookBack, Row, RowKind, StoreError, TakeLimit};
 
 use super::looks::Looks;
 use super::memory::Memory;
@@ -26,7 +26,8 @@ pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     let mut runner = Runner {
         handlers: pipeline.routes.ids(),
-        looks: Looks::default(),
+        looks: Looks::new(pipeline.settings.poll),
+        of_suspects: Looks::new(pipeline.settings.poll),
         slots: Arc::new(Semaphore::new(pipeline.settings.inbox_concurrency())),
         memory: Memory::default(),
         pipeline: pipeline.clone(),
@@ -46,7 +47,8 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
 pub(super) struct Runner<S: Store> {
     pub(super) pipeline: Arc<Pipeline<S>>,
     pub(super) handlers: Vec<HandlerId>,
-    pub(super) looks: Looks,
+    looks: Looks,
+    pub(super) of_suspects: Looks,
     slots: Arc<Semaphore>,
     memory: Memory,
     /// The time of the last poll, as long as more rows are due than there are slots.
@@ -81,9 +83,15 @@ impl<S: Store> Runner<S> {
         let lease = self.pipeline.settings.lease;
         let own = self.pipeline.own_statements.lock().await;
         let began = Instant::now();
-        let due = store.poll_due(&self.handlers, lease, self.looks.due(began)).await?;
+        let since = LookBack { ordinary: self.looks.since(began), suspect: self.of_suspects.since(began) };
+        let due = store.poll_due(&self.handlers, lease, since).await?;
         self.polled = Some(Instant::now());
-        self.looks.polled(began, due.ordinary, due.suspect || due.alone);
+        if !due.ordinary {
+            self.looks.found(began, &[]);
+        }
+        if !due.suspect && !due.alone {
+            self.of_suspects.found(began, &[]);
+        }
         let crashed = if due.crashed { store.dead_letter_crashed(&self.handlers, lease).await? } else { Vec::new() };
         drop(own);
         // If the process ends here, or the response was lost, these dead letters are never reported.
@@ -116,11 +124,11 @@ impl<S: Store> Runner<S> {
         let size = self.pipeline.throttle.size();
         let began = Instant::now();
         let (rows, bytes) = self.memory.limit(slots.len() * size);
-        let wanted = TakeLimit { rows, bytes, since: self.looks.take(began) };
+        let wanted = TakeLimit { rows, bytes, since: self.looks.since(began) };
         let taken = self.take(RowKind::Ordinary, wanted, permit).await?;
         // The rows that were given back are due: without a rest they would be taken again and again during the outage.
         let Some((rows, permit)) = taken else { return Ok(false) };
-        self.looks.taken(began, &rows);
+        self.looks.found(began, &rows);
         let all = rows.len() == wanted.rows || bytes_of(&rows) >= wanted.bytes;
         // Spread over the slots, rather than in one batch that leaves the other slots idle.
         let size = rows.len().div_ceil(slots.len()).clamp(1, size);

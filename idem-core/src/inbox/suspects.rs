@@ -19,7 +19,7 @@ impl<S: Store> Runner<S> {
     /// Those beside which direct deliveries go on share one quiet period of the inbox, as many as fit into it. If a row
     /// runs for long, they let others start, and try again later. One that has the process to itself releases it as soon
     /// as its outcome is written. `ordinary`: other rows are due.
-    pub(super) async fn suspects(&self, kind: RowKind, ordinary: bool) -> Result<bool, StoreError> {
+    pub(super) async fn suspects(&mut self, kind: RowKind, ordinary: bool) -> Result<bool, StoreError> {
         let (locks, lease) = (&self.pipeline.suspect_lock, self.pipeline.settings.lease);
         if locks.is_early(kind, ordinary) {
             return Ok(false);
@@ -28,7 +28,7 @@ impl<S: Store> Runner<S> {
         let Some(mut isolated) = self.isolated(kind, began).await? else { return Ok(false) };
         let (quiet, mut any) = (Instant::now(), false);
         loop {
-            let wanted = TakeLimit { since: self.looks.take_suspect(Instant::now()), ..TakeLimit::rows(1) };
+            let wanted = TakeLimit { since: self.of_suspects.since(Instant::now()), ..TakeLimit::rows(1) };
             // Without the lock, nobody was kept out: an outage may have lasted for hours since.
             let Some((rows, lock)) = self.take(kind, wanted, isolated).await? else { return Ok(any) };
             let Some(row) = rows.first() else { break };
