@@ -25,4 +25,4 @@ pub(crate) use looks::Looks;
 pub use operator::Inbox;
 pub(crate) use operator::read_row;
 pub(crate) use parked::ParkedRows;
-pub(crate) use runner::run;
+pub(crate) use runner::{free, run};

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Permit, Pipeline, Running, jittered};
-use crate::store::{CRASHED_AT_ONCE, HandlerId, LookBack, Row, RowKind, StoreError, TakeLimit};
+use crate::store::{CRASHED_AT_ONCE, CallResult, HandlerId, LookBack, Row, RowKind, RowResult, StoreError, TakeLimit};
 
 use super::looks::Looks;
 use super::memory::Memory;
@@ -60,14 +60,8 @@ impl<S: Store> Runner<S> {
         let mut tasks = JoinSet::new();
         while !self.pipeline.draining.is_cancelled() {
             let round = self.round(&mut tasks).await;
-            let more = matches!(round, Ok(true));
-            if let Err(fault) = round {
-                self.pipeline.outage.report(&fault);
-            }
-            while tasks.try_join_next().is_some() {}
-            if !more {
+            if !self.pipeline.rest_after(round, &self.pipeline.scheduled, &mut tasks).await {
                 self.polled = None;
-                self.pipeline.rest(&self.pipeline.scheduled, jittered(self.pipeline.settings.poll)).await;
             }
         }
         while tasks.join_next().await.is_some() {}
@@ -112,9 +106,7 @@ impl<S: Store> Runner<S> {
         if self.pipeline.is_outbox_full() {
             return Ok(false);
         }
-        let Ok(first) = self.slots.clone().acquire_owned().await else { return Ok(false) };
-        let mut slots = vec![first];
-        slots.extend(std::iter::from_fn(|| self.slots.clone().try_acquire_owned().ok()));
+        let slots = free(&self.slots).await;
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
         // in this process; in an outage as `Running` says.
         let permit = self.pipeline.suspect_lock.inbox().await;
@@ -131,7 +123,7 @@ impl<S: Store> Runner<S> {
         self.looks.found(began, &rows);
         let all = rows.len() == wanted.rows || bytes_of(&rows) >= wanted.bytes;
         // Spread over the slots, rather than in one batch that leaves the other slots idle.
-        let size = rows.len().div_ceil(slots.len()).clamp(1, size);
+        let size = rows.len().div_ceil(slots.len().max(1)).clamp(1, size);
         let mut rows = rows.into_iter();
         let mut slots = slots.into_iter();
         loop {
@@ -150,73 +142,92 @@ impl<S: Store> Runner<S> {
         Ok(all)
     }
 
-    /// Takes rows under `lock`. The token is generated before the take, so that rows whose take got no response are found by
-    /// it, and can then begin. They may have been charged a start, so the lock is held until then, except in an outage: no
-    /// suspect of another database may wait for its end. Returns `None` after that: the rows were given back, since anything
-    /// may have started meanwhile.
-    pub(super) async fn take<L>(
-        &self,
-        kind: RowKind,
-        limit: TakeLimit,
-        lock: L,
-    ) -> Result<Option<(Vec<Row>, L)>, StoreError> {
-        let Pipeline { store, outage, stop, draining, .. } = &*self.pipeline;
-        let (token, mut lock) = (Uuid::new_v4(), Some(lock));
-        let asked = async {
-            let _own = self.pipeline.own_statements.lock().await;
-            store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await
-        };
-        let mut rows = match self.unless_away(&mut lock, asked).await {
-            Err(fault @ StoreError::ConnectionLost(_)) => {
-                outage.report(&fault);
-                // A lost connection is no outage until a ping fails, so the first read may come too early.
-                let found = outage.insist(stop, || store.rows_by_token(token));
-                let found = async {
-                    tokio::select! {
-                        biased;
-                        rows = found => rows.unwrap_or_default(),
-                        // A drain does not wait for the end of an outage.
-                        () = async { draining.cancelled().await; outage.began().await } => Vec::new(),
-                    }
-                };
-                Ok(self.unless_away(&mut lock, found).await)
-            }
-            answer => answer,
-        }?;
-        let Some(lock) = lock else {
-            let _held = self.pipeline.leases.hold(&rows);
-            join_all(rows.iter().map(|row| self.pipeline.snooze(row, Duration::ZERO))).await;
-            return Ok(None);
-        };
-        rows.iter_mut().for_each(|row| self.pipeline.complete(row));
-        Ok(Some((rows, lock)))
-    }
-
-    /// Waits for `work`. If the database becomes unavailable meanwhile, that ends `lock`: the wait may last as long as the outage.
-    async fn unless_away<L, T>(&self, lock: &mut Option<L>, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        tokio::select! {
-            biased;
-            done = &mut work => return done,
-            () = self.pipeline.outage.began() => *lock = None,
-        }
-        work.await
+    /// Takes rows under `lock`.
+    pub(super) async fn take<L>(&self, kind: RowKind, limit: TakeLimit, lock: L) -> Taken<L> {
+        let (Pipeline { store, settings, .. }, token) = (&*self.pipeline, Uuid::new_v4());
+        self.pipeline.taken(token, lock, store.take(&self.handlers, kind, limit, token, settings.lease)).await
     }
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Waits until a row is `due` here or the poll interval elapses, and then for the end of an outage. The drain ends the
-    /// wait.
-    pub(crate) async fn rest(&self, due: &Notify, poll: Duration) {
-        let rest = async {
-            tokio::select! {
-                () = due.notified() => {}
-                () = tokio::time::sleep(poll) => {}
-            }
-            self.outage.over().await;
-        };
-        self.draining.run_until_cancelled(rest).await;
+    /// Ends a round of a loop that takes rows. Unless more may be due at once, waits until a row is `due` here or the poll interval
+    /// elapses, and then for the end of an outage. The drain ends the wait. Returns whether more may be due.
+    pub(crate) async fn rest_after(
+        &self,
+        round: Result<bool, StoreError>,
+        due: &Notify,
+        tasks: &mut JoinSet<()>,
+    ) -> bool {
+        let more = matches!(round, Ok(true));
+        if let Err(fault) = round {
+            self.outage.report(&fault);
+        }
+        while tasks.try_join_next().is_some() {}
+        if !more {
+            let rest = async {
+                tokio::select! {
+                    () = due.notified() => {}
+                    () = tokio::time::sleep(jittered(self.settings.poll)) => {}
+                }
+                self.outage.over().await;
+            };
+            self.draining.run_until_cancelled(rest).await;
+        }
+        more
     }
+
+    /// Takes rows, or calls, under `lock`. The token is generated before the take, so that those whose take got no response are
+    /// found by it, and can then begin. They may have been charged, so the lock is held until then, except in an outage: no suspect
+    /// of another database may wait for its end. Returns `None` after that: the rows were given back, since anything may have
+    /// started meanwhile.
+    pub(crate) async fn taken<L>(
+        &self,
+        token: Uuid,
+        lock: L,
+        take: impl Future<Output = Result<Vec<Row>, StoreError>>,
+    ) -> Taken<L> {
+        let mut found = pin!(async {
+            let own = self.own_statements.lock().await;
+            let answer = take.await;
+            drop(own);
+            match answer {
+                Err(fault @ StoreError::ConnectionLost(_)) => {
+                    self.outage.report(&fault);
+                    // Also while the worker drains: what was taken counts as called until it is given back.
+                    Ok(self.outage.insist(&self.stop, || self.store.rows_by_token(token)).await.unwrap_or_default())
+                }
+                answer => answer,
+            }
+        });
+        tokio::select! {
+            biased;
+            found = &mut found => {
+                let mut rows = found?;
+                rows.iter_mut().for_each(|row| self.complete(row));
+                return Ok(Some((rows, lock)));
+            }
+            () = self.outage.began() => drop(lock),
+        }
+        let rows = found.await?;
+        let _held = self.leases.hold(&rows);
+        let given_back = rows.iter().map(|row| {
+            let unused = CallResult { is_unused: row.is_first_call, ..CallResult::given_back(Duration::ZERO) };
+            let given_back = RowResult::GivenBack { due: Duration::ZERO };
+            let result = row.calls.map_or(given_back, |_| RowResult::Called(unused));
+            async move { self.record_result(row, &result).await }
+        });
+        join_all(given_back).await;
+        Ok(None)
+    }
+}
+
+/// The rows that were taken, and the lock that is still held.
+type Taken<L> = Result<Option<(Vec<Row>, L)>, StoreError>;
+
+/// Waits for a free slot. Returns it with all others that are free.
+pub(crate) async fn free(slots: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
+    let first = slots.clone().acquire_owned().await;
+    first.into_iter().chain(std::iter::from_fn(|| slots.clone().try_acquire_owned().ok())).collect()
 }
 
 fn bytes_of(rows: &[Row]) -> usize {
