@@ -14,7 +14,6 @@ use crate::runtime::{Permit, Pipeline, Running, jittered};
 use crate::store::{CRASHED_AT_ONCE, CallResult, HandlerId, LookBack, Row, RowKind, RowResult, StoreError, TakeLimit};
 
 use super::looks::Looks;
-use super::memory::Memory;
 
 /// How long rows are taken without a poll while all slots are in demand. A suspect stops new starts up to that much
 /// later.
@@ -29,7 +28,6 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
         looks: Looks::new(pipeline.settings.poll),
         of_suspects: Looks::new(pipeline.settings.poll),
         slots: Arc::new(Semaphore::new(pipeline.settings.inbox_concurrency())),
-        memory: Memory::default(),
         pipeline: pipeline.clone(),
         polled: None,
     };
@@ -50,7 +48,6 @@ pub(super) struct Runner<S: Store> {
     looks: Looks,
     pub(super) of_suspects: Looks,
     slots: Arc<Semaphore>,
-    memory: Memory,
     /// The time of the last poll, as long as more rows are due than there are slots.
     polled: Option<Instant>,
 }
@@ -115,7 +112,7 @@ impl<S: Store> Runner<S> {
         }
         let size = self.pipeline.throttle.size();
         let began = Instant::now();
-        let (rows, bytes) = self.memory.limit(slots.len() * size);
+        let (rows, bytes) = self.pipeline.parked_rows.limit(slots.len() * size);
         let wanted = TakeLimit { rows, bytes, since: self.looks.since(began) };
         let taken = self.take(RowKind::Ordinary, wanted, permit).await?;
         // The rows that were given back are due: without a rest they would be taken again and again during the outage.
@@ -130,7 +127,7 @@ impl<S: Store> Runner<S> {
             let batch: Vec<Row> = rows.by_ref().take(size).collect();
             let Some(slot) = slots.next().filter(|_| !batch.is_empty()) else { break };
             // By batch: a handler that hangs holds only its own batch in memory.
-            let held = (slot, self.memory.reserve(bytes_of(&batch)));
+            let held = (slot, self.pipeline.parked_rows.reserve(bytes_of(&batch)));
             let (pipeline, slots, permit) = (self.pipeline.clone(), self.slots.clone(), permit.clone());
             tasks.spawn(async move {
                 let _held = held;
@@ -214,7 +211,7 @@ impl<S: Store> Pipeline<S> {
             let unused = CallResult { is_unused: row.is_first_call, ..CallResult::given_back(Duration::ZERO) };
             let given_back = RowResult::GivenBack { due: Duration::ZERO };
             let result = row.calls.map_or(given_back, |_| RowResult::Called(unused));
-            async move { self.record_result(row, &result).await }
+            async move { self.record_result(row, &result, None).await }
         });
         join_all(given_back).await;
         Ok(None)
