@@ -8,7 +8,7 @@
 //! |---|---|
 //! | decode, key | `runtime/decode` |
 //! | lock the key in this process | `carried.keys.take`: `runtime/key_queue` |
-//! | claim, unless the handler is natural | `run/open`, `take_over/claim`, by the rules of `take_over/classify` |
+//! | claim, unless the handler is natural | `run/open`, by the rules of `take_over/classify` |
 //! | handle, guard, commit | `run` |
 //! | failures | `run/blame` decides; `take_over/store` writes |
 //! | settle | `runtime/settle` |

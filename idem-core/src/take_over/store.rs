@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Wait, refused};
-use crate::store::{ClaimState, NewRow, StoreError, Ticket};
-use crate::{Outcome, Reason, Store, telemetry};
+use crate::store::{ClaimState, Identity, NewRow, StoreError, Ticket};
+use crate::{Delivery, Outcome, Reason, Store, telemetry};
 
-use super::classify::Classified;
-use super::entry::{Entry, Shared, Taken};
+use super::{Classified, Entry, Shared, Taken};
 
 impl<S: Store> Pipeline<S> {
     /// Takes a delivery over for its handler: after that the delivery may be acked, and its row runs, and is retried, by itself. On
@@ -24,6 +24,25 @@ impl<S: Store> Pipeline<S> {
             return self.store_committed(entry, left_by).await;
         }
         self.store_many(slice::from_ref(entry)).await.pop().unwrap_or(Ended::Lost)
+    }
+
+    /// Ends the transaction of a first delivery that is not new, in which nothing was written, and returns its outcome. A copy of a
+    /// processed message is known by the answer to its claim. All others are taken over by another transaction: their claims have
+    /// to be locked, or they need a row.
+    pub(crate) async fn answer(
+        &self,
+        txn: S::Txn,
+        route: &Route<S>,
+        (identity, delivery): (&Identity, &Delivery),
+        found: &Taken,
+    ) -> Ended {
+        if let Err(fault) = self.store.rollback(txn).await {
+            return self.outage.hold_for(fault);
+        }
+        match found.classified {
+            Classified::Duplicate(Some(_)) => found.ended(&route.meters),
+            _ => self.store(&Entry::due(identity.clone(), delivery)).await,
+        }
     }
 
     /// Takes one delivery over for each of several handlers, in one transaction: then each row runs independently.
