@@ -33,8 +33,8 @@ pub(crate) enum Ended {
     Stopped,
 }
 
-/// Why a message waits. For a delivery `in_vain` (`park/in_vain.rs`) turns the first four into a time, and `park/until.rs` has
-/// all waits. For a row `record` (`inbox/record.rs`) has the times.
+/// Why a message waits. For a delivery `park/until.rs` has the waits, and `in_vain` there the times of the first four. For a row
+/// `record` (`inbox/record.rs`) has the times.
 pub(crate) enum Wait {
     /// It has met no problem of its own: the next try can start at once, or at the end of an outage, of a pause of the worker
     /// or of the run of a suspect.
