@@ -91,18 +91,10 @@ impl<S: Store> Pipeline<S> {
     async fn keep_row(&self, row: Row, work: KeptFor) {
         let _held = self.leases.hold([&row]);
         let work = pin!(async {
+            self.refund_start(&row).await;
             match work {
-                KeptFor::Codec(turn) => {
-                    self.refund_start(&row).await;
-                    self.prepare_row(&row, turn).await
-                }
-                KeptFor::Record(failure, _room) => {
-                    // One that its handler has committed is gone.
-                    if failure.left_by.is_none() {
-                        self.refund_start(&row).await;
-                    }
-                    self.record_later(&row, failure).await
-                }
+                KeptFor::Codec(turn) => self.prepare_row(&row, turn).await,
+                KeptFor::Record(failure, _room) => self.record_later(&row, failure).await,
             }
         });
         self.report_row(&row, work).await;
@@ -130,17 +122,15 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Records a failure of a row that waits here, again and again after longer and longer waits if the database refuses that. If
-    /// the worker drains before, the row is given back, and runs again. One that its handler has committed is gone, and cannot be
-    /// given back: it is tried once more then.
-    pub(super) async fn record_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
+    /// the worker drains before, the row is given back, and runs again, unless its handler has committed it.
+    async fn record_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
         for tries in 1.. {
             let wait = tokio::time::sleep(refused_wait(tries - 1));
-            let drains = self.draining.run_until_cancelled(wait).await.is_none();
-            if drains && failure.left_by.is_none() {
+            if self.draining.run_until_cancelled(wait).await.is_none() {
                 break;
             }
             match self.try_to_charge(row, &failure, Some(tries + 1)).await {
-                Err(Ended::Park(_)) if !drains => {}
+                Err(Ended::Park(_)) => {}
                 written => return written.ok(),
             }
         }

@@ -64,18 +64,14 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Records a failure of the row. If the database refuses that, the row is kept here, outside its slot, until it is recorded.
-    /// If too many wait, it is given back, and runs again; but one that its handler has committed is gone from the inbox, and
-    /// waits in its slot.
+    /// If too many wait, it is given back, and runs again.
     async fn charge_row(&self, row: &Row, failure: Failure) -> Option<Outcome> {
         match self.try_to_charge(row, &failure, None).await {
             Err(Ended::Park(_)) => {}
             written => return written.ok(),
         }
-        match self.parked_rows.room(row) {
-            Some(room) => self.parked_rows.park(row, KeptFor::Record(failure, room)),
-            None if failure.left_by.is_some() => return self.record_later(row, failure).await,
-            None => return self.give_back(row, jittered(REFUSED)).await,
-        }
+        let Some(room) = self.parked_rows.room(row) else { return self.give_back(row, jittered(REFUSED)).await };
+        self.parked_rows.park(row, KeptFor::Record(failure, room));
         None
     }
 
@@ -168,26 +164,12 @@ impl<S: Store> Pipeline<S> {
         Ended::Park(Wait::After(jittered(OTHER_VERSION)))
     }
 
-    /// Refunds the start of a row that has not run: its lease was lost, or it waits in this process. If that fails, it is
-    /// repeated for at most a lease; long after that, the start may have made the row a dead letter. A refund without an answer is
-    /// not repeated: it may have been written, and a second one would take the start of another run. The ping in front of it shows
-    /// whether there will be an answer.
+    /// Refunds the start of a row that has not run: its lease was lost, or it waits in this process. That is tried once: a refund
+    /// that got no answer may have been written, and a second one would take the start of another run.
     pub(super) async fn refund_start(&self, row: &Row) -> Option<Outcome> {
-        let refund = || async {
-            self.store.ping().await?;
-            match self.store.record_result(row, &RowResult::Refunded).await {
-                Err(fault) if fault.is_answered() => Err(fault),
-                answer => Ok(answer.map(drop)),
-            }
-        };
-        let refunded = tokio::time::timeout(self.settings.lease, self.outage.insist(&self.stop, refund)).await;
-        match refunded {
-            Ok(Some(Ok(()))) => {}
-            Ok(Some(Err(fault))) => {
-                self.outage.report(&fault);
-                tracing::debug!(id = row.id, error = %fault, "it is not known whether the start was refunded");
-            }
-            Ok(None) | Err(_) => tracing::debug!(id = row.id, "the start was not refunded"),
+        if let Err(fault) = self.store.record_result(row, &RowResult::Refunded).await {
+            self.outage.report(&fault);
+            tracing::debug!(id = row.id, error = %fault, "it is not known whether the start was refunded");
         }
         None
     }
