@@ -148,7 +148,7 @@ impl<S: Store> Pipeline<S> {
         // One that no other handler can take either is dead as it is.
         let unfit = match (&routes[..], &entries[..]) {
             ([], _) => Some(Failure::unfit(self.routes.untaken(&row.delivery))),
-            ([_], [entry]) if !entry.identity.has_key() => Some(entry.failure.clone().into_owned()),
+            ([_], [entry]) if !entry.identity.has_key() => Some(entry.failure.clone()),
             _ => None,
         };
         if let Some(failure) = unfit {

@@ -9,7 +9,6 @@
 mod classify;
 mod store;
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use tracing::Span;
@@ -30,7 +29,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) identity: Identity,
     pub(crate) delivery: &'a Delivery,
     /// The state of the row.
-    pub(crate) failure: Cow<'a, Failure>,
+    pub(crate) failure: Failure,
     /// The replayed row without a key that is removed in the same commit.
     pub(crate) replaces: Option<&'a Row>,
     /// The span of its log lines; none: the current one.
@@ -38,24 +37,24 @@ pub(crate) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn new(identity: Identity, delivery: &'a Delivery, failure: Cow<'a, Failure>) -> Self {
+    fn new(identity: Identity, delivery: &'a Delivery, failure: Failure) -> Self {
         Self { identity, delivery, failure, replaces: None, span: Span::none() }
     }
 
     /// A message that has not failed. Its row is due now.
     pub(crate) fn due(identity: Identity, delivery: &'a Delivery) -> Self {
-        Self::new(identity, delivery, Cow::Owned(Failure::none()))
+        Self::new(identity, delivery, Failure::none())
     }
 
     /// A message with this failure.
-    pub(crate) fn failed(identity: Identity, delivery: &'a Delivery, failure: &'a Failure) -> Self {
-        Self::new(identity, delivery, Cow::Borrowed(failure))
+    pub(crate) fn failed(identity: Identity, delivery: &'a Delivery, failure: &Failure) -> Self {
+        Self::new(identity, delivery, failure.clone())
     }
 
     /// A message that can never be passed to this handler. It is known by the hash of everything that makes it up.
     fn unfit(handler: HandlerId, delivery: &'a Delivery, failure: Failure) -> Self {
         let identity = Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_keyless(delivery) };
-        Self::new(identity, delivery, Cow::Owned(failure))
+        Self::new(identity, delivery, failure)
     }
 }
 

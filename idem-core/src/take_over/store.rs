@@ -184,7 +184,7 @@ impl<S: Store> Pipeline<S> {
     /// Returns the outcome of a message that was taken over, and logs the failure that was written or that could not be.
     fn logged(&self, entry: &Entry<'_>, taken: &Taken) -> Outcome {
         let _entered = entry.span.enter();
-        let failure = &*entry.failure;
+        let failure = &entry.failure;
         let outcome = match &taken.classified {
             // A message that is already dead keeps its reason.
             Classified::TooOld(_) if failure.next.is_err() => None,
