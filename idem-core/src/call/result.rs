@@ -60,62 +60,54 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Charges a call that has failed. `left`: the rest of the lease, before which a call in doubt is not repeated. `is_first`:
-    /// no call before it can have had an effect.
+    /// Charges a call, or a question what became of one, that has failed. `left`: the rest of the lease, before which a call in
+    /// doubt is not repeated. `is_first`: no call before it can have had an effect.
     pub(super) async fn call_failed(
         &self,
         (route, limits): (&Route<S>, &CallLimits),
         row: &Row,
         (doubt, error, left): (Doubt, BoxError, Duration),
+        asks: bool,
         is_first: bool,
     ) -> Option<Outcome> {
-        let mut failure = self.failure_of(route, row.attempts, &error)?;
-        match (doubt, failure.next) {
-            (Doubt::Permanent, _) => failure.next = Err(Reason::Permanent),
-            // It must not be repeated, and nobody can be asked.
-            (Doubt::Unknown, Ok(_) | Err(Reason::Exhausted)) if limits.key_life.is_none() && !limits.reconciles => {
+        // Questions have attempts of their own: an outage may have used up those of the calls.
+        let failed = if !asks || row.asked_at.is_some() { row.attempts } else { 0 };
+        let Ended::Failed(mut failure) = self.conclude(route, Ended::Failed(Failure::of(&error)), failed, 0)? else {
+            return None;
+        };
+        let is_unresolved = match (asks, failure.next) {
+            // A question may be asked again, and whatever ends that leaves it unknown.
+            (true, next) => next.is_err(),
+            // A call must not be repeated, and nobody can be asked.
+            (false, Ok(_) | Err(Reason::Exhausted)) => {
+                doubt == Doubt::Unknown && limits.key_life.is_none() && !limits.reconciles
+            }
+            (false, Err(_)) => false,
+        };
+        match doubt {
+            _ if is_unresolved => {
                 failure.next = Err(Reason::Unresolved);
                 failure.error = unresolved(limits, row, &failure.error);
             }
-            (Doubt::NotDone, _) => {}
-            (_, next) => failure.next = next.map(|due| due.max(left)),
+            _ if asks => {}
+            Doubt::Permanent => failure.next = Err(Reason::Permanent),
+            Doubt::NotDone => {}
+            Doubt::Unknown => failure.next = failure.next.map(|due| due.max(left)),
         }
-        // A permanent error may come from a client that has given up, while its request is still on its way.
         let (is_unused, in_doubt) = (is_first && doubt == Doubt::NotDone, doubt != Doubt::NotDone);
         let result = CallResult::failed(failure.next, failure.error.clone());
-        self.charge_call(row, &failure, CallResult { is_unused, in_doubt, ..result }).await
-    }
-
-    /// Charges a question that has failed what became of a call. It may be asked again, and whatever ends that leaves it
-    /// unknown. Questions have attempts of their own: an outage may have used up those of the calls.
-    pub(super) async fn question_failed(
-        &self,
-        (route, limits): (&Route<S>, &CallLimits),
-        row: &Row,
-        error: BoxError,
-    ) -> Option<Outcome> {
-        let failed = if row.asked_at.is_some() { row.attempts } else { 0 };
-        let mut failure = self.failure_of(route, failed, &error)?;
-        if failure.next.is_err() {
-            failure.next = Err(Reason::Unresolved);
-            failure.error = unresolved(limits, row, &failure.error);
-        }
-        let result = CallResult::failed(failure.next, failure.error.clone());
-        self.charge_call(row, &failure, CallResult { is_question: true, ..result }).await
+        let result = match asks {
+            true => CallResult { is_question: true, ..result },
+            // A permanent error may come from a client that has given up, while its request is still on its way.
+            false => CallResult { is_unused, in_doubt, ..result },
+        };
+        self.charge_call(row, &failure, result).await
     }
 
     /// Leaves a row whose call was cut off by the end of the worker. No attempt is charged.
     pub(super) async fn call_stopped(&self, row: &Row, in_doubt: bool) -> Option<Outcome> {
         let _ = self.write_call(row, CallResult { in_doubt, ..CallResult::given_back(Duration::ZERO) }).await;
         None
-    }
-
-    /// Applies the retry policy of the handler, after this many failed attempts.
-    fn failure_of(&self, route: &Route<S>, attempts: u32, error: &BoxError) -> Option<Failure> {
-        match self.conclude(route, Ended::Failed(Failure::of(error)), attempts, 0)? {
-            Ended::Failed(failure) => Some(failure),
-            _ => None,
-        }
     }
 
     /// Records the result of a call, and retries until the database has answered.
