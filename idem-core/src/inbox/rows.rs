@@ -3,11 +3,6 @@
 use std::pin::pin;
 use std::slice;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit};
-
 use crate::caught::dropped;
 use crate::external::{CallLimits, without_kind};
 use crate::run::{Failure, Work};
@@ -18,9 +13,7 @@ use crate::{Reason, Store};
 impl<S: Store> Pipeline<S> {
     /// Runs rows that were taken from the inbox, none of them a suspect, in one transaction. In every case each row is
     /// processed, its result is recorded, or its lease expires.
-    ///
-    /// Rows that have to run alone do so on the slot of this batch, and on free slots of `slots`.
-    pub(super) async fn run_rows(&self, rows: &[Row], slots: &Semaphore, running: &Running) {
+    pub(super) async fn run_rows(&self, rows: &[Row], running: &Running) {
         if let [row] = rows {
             return self.finish_row(row, Ended::Again(None), running).await;
         }
@@ -30,7 +23,7 @@ impl<S: Store> Pipeline<S> {
             Some(works) => self.run_together(works, rows.len(), running).await,
             None => rows.iter().map(|_| Ended::Park(Wait::Free)).collect(),
         };
-        Box::pin(self.finish_rows(rows, ended, slots, running)).await;
+        Box::pin(self.finish_rows(rows, ended, running)).await;
     }
 
     /// Returns the rows that can run together, in claim order. Those without a key go back through decode and key, each alone.
@@ -55,33 +48,20 @@ impl<S: Store> Pipeline<S> {
         works
     }
 
-    /// Finishes each row by what became of it: first those that are done, then the others, one at a time on the slot of their
-    /// batch and on each free slot. Their leases are extended meanwhile.
+    /// Finishes each row by what became of it: first those that are done, then the others, one after another, like the deliveries
+    /// of a batch. Their leases are extended meanwhile.
     ///
     /// While a suspect waits, or the worker drains, rows that have not begun are given back instead.
-    async fn finish_rows(&self, rows: &[Row], ended: Vec<Ended>, slots: &Semaphore, running: &Running) {
+    async fn finish_rows(&self, rows: &[Row], ended: Vec<Ended>, running: &Running) {
         let (done, rest): (Vec<_>, Vec<_>) =
             rows.iter().zip(ended).partition(|(_, ended)| matches!(ended, Ended::Done(_)));
-        for (row, ended) in done {
+        for (row, mut ended) in done.into_iter().chain(rest) {
+            let stops = self.draining.is_cancelled() || self.suspect_lock.keeps_out_rows();
+            if stops && matches!(ended, Ended::Again(_)) {
+                ended = Ended::Park(Wait::Free);
+            }
             self.finish_row(row, ended, running).await;
         }
-        let more = rest.len().saturating_sub(1);
-        let rest = Mutex::new(rest.into_iter());
-        let next = || rest.lock().next();
-        let work = async |_slot: Option<SemaphorePermit<'_>>| {
-            while let Some((row, mut ended)) = next() {
-                let stops = self.draining.is_cancelled() || self.suspect_lock.keeps_out_rows();
-                if stops && matches!(ended, Ended::Again(_)) {
-                    ended = Ended::Park(Wait::Free);
-                }
-                self.finish_row(row, ended, running).await;
-            }
-        };
-        let free = std::iter::from_fn(|| slots.try_acquire().ok()).take(more);
-        // They share a task. Polled in one order each time, those behind a handler that never waits would have no turn: it
-        // uses up what tokio allows a task in one. This polls first those that had none.
-        let works: FuturesUnordered<_> = [None].into_iter().chain(free.map(Some)).map(work).collect();
-        works.collect::<()>().await;
     }
 
     /// Runs a taken row that has to run alone, or records what has become of it in a batch. In every case the row is processed,

@@ -122,17 +122,18 @@ impl<S: Store> Runner<S> {
         // Spread over the slots, rather than in one batch that leaves the other slots idle.
         let size = rows.len().div_ceil(slots.len().max(1)).clamp(1, size);
         let mut rows = rows.into_iter();
-        let mut slots = slots.into_iter();
-        loop {
+        for slot in slots {
             let batch: Vec<Row> = rows.by_ref().take(size).collect();
-            let Some(slot) = slots.next().filter(|_| !batch.is_empty()) else { break };
+            if batch.is_empty() {
+                break;
+            }
             // By batch: a handler that hangs holds only its own batch in memory.
             let held = (slot, self.pipeline.parked_rows.reserve(bytes_of(&batch)));
-            let (pipeline, slots, permit) = (self.pipeline.clone(), self.slots.clone(), permit.clone());
+            let (pipeline, permit) = (self.pipeline.clone(), permit.clone());
             tasks.spawn(async move {
                 let _held = held;
                 let running = Running::new(Permit::Inbox(permit));
-                let work = pin!(pipeline.run_rows(&batch, &slots, &running));
+                let work = pin!(pipeline.run_rows(&batch, &running));
                 pipeline.defect.task("inbox", running.during(&pipeline.outage, work)).await;
             });
         }
