@@ -11,28 +11,44 @@ use crate::store::{CallAnswer, CallResult, Row, RowResult};
 use crate::{BoxError, Outcome, Reason, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Keeps the answer of a call: the row is an ordinary one from now on, whose run completes the message. It is committed before
-    /// that run begins: a completion that ends its process is then a suspect like any other, and idem never asks twice for an
-    /// answer that it has.
-    pub(super) async fn keep_answer(&self, row: &Row, answer: CallAnswer) -> Option<Outcome> {
+    /// Records what has become of a call or of a question, and retries until the database has answered. Returns the outcome of the
+    /// message, if it has one.
+    ///
+    /// With its answer, the row is an ordinary one from now on, whose run completes the message. It is committed before that run
+    /// begins: a completion that ends its process is then a suspect like any other, and idem never asks twice for an answer that it
+    /// has.
+    pub(super) async fn record_call(&self, row: &Row, result: CallResult) -> Option<Outcome> {
+        let of_row = RowResult::Called(result.clone());
+        let written = self.insist_for(row, None, || self.store.record_result(row, &of_row)).await;
+        match (written, result) {
+            (Ok(()), CallResult { answer: Some(_), .. }) => self.scheduled.notify_one(),
+            (Err(Ended::Lost), CallResult { answer: Some(answer), .. }) => self.find_answer(row, &answer).await,
+            (Err(_), CallResult { answer: Some(_), .. }) => tracing::warn!(
+                id = row.id,
+                "the answer of a call was not kept, because the database refuses it or the worker stops, so that the call stays in \
+                 doubt: it is repeated or asked about"
+            ),
+            (Ok(()), CallResult { error: Some(error), next, is_attempt, is_question, .. }) => {
+                let attempts = failed(row, is_question) + u32::from(is_attempt);
+                return Some(Failure { attempts, ..Failure::new(next, error) }.logged(row.id));
+            }
+            // Given back, or not written: its lease ends.
+            _ => self.calls_due.notify_one(),
+        }
+        None
+    }
+
+    /// Returns the result of a call that has this answer.
+    pub(super) fn answered(&self, answer: CallAnswer) -> CallResult {
         let (size, limit) = (answer.as_bytes().len(), self.settings.max_payload);
         if size > limit {
             let error = format!(
                 "the answer of the call has {size} bytes, and the limit is {limit}: raise `.max_payload(..)`, or return less, \
                  and replay the message"
             );
-            return self.end_call(row, Reason::TooLarge, error, false).await;
+            return CallResult::dead(Reason::TooLarge, error);
         }
-        match self.write_call(row, CallResult::answered(answer.clone())).await {
-            Ok(()) => self.scheduled.notify_one(),
-            Err(Ended::Lost) => self.find_answer(row, &answer).await,
-            Err(_) => tracing::warn!(
-                id = row.id,
-                "the answer of a call was not kept, because the database refuses it or the worker stops, so that the call stays in \
-                 doubt: it is repeated or asked about"
-            ),
-        }
-        None
+        CallResult::answered(answer)
     }
 
     /// Looks what has become of an answer that was not recorded, because the row is another worker's now, or an operator has
@@ -60,21 +76,18 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Charges a call, or a question what became of one, that has failed. `left`: the rest of the lease, before which a call in
-    /// doubt is not repeated. `is_first`: no call before it can have had an effect.
-    pub(super) async fn call_failed(
+    /// Returns the result of a call, or of a question what became of one, that has failed. `left`: the rest of the lease, before
+    /// which a call in doubt is not repeated. `is_first`: no call before it can have had an effect.
+    pub(super) fn call_failed(
         &self,
         (route, limits): (&Route<S>, &CallLimits),
         row: &Row,
         (doubt, error, left): (Doubt, BoxError, Duration),
         asks: bool,
         is_first: bool,
-    ) -> Option<Outcome> {
-        // Questions have attempts of their own: an outage may have used up those of the calls.
-        let failed = if !asks || row.asked_at.is_some() { row.attempts } else { 0 };
-        let Ended::Failed(mut failure) = self.conclude(route, Ended::Failed(Failure::of(&error)), failed, 0)? else {
-            return None;
-        };
+    ) -> Option<CallResult> {
+        let ended = self.conclude(route, Ended::Failed(Failure::of(&error)), failed(row, asks), 0)?;
+        let Ended::Failed(mut failure) = ended else { return None };
         let is_unresolved = match (asks, failure.next) {
             // A question may be asked again, and whatever ends that leaves it unknown.
             (true, next) => next.is_err(),
@@ -95,45 +108,19 @@ impl<S: Store> Pipeline<S> {
             Doubt::Unknown => failure.next = failure.next.map(|due| due.max(left)),
         }
         let (is_unused, in_doubt) = (is_first && doubt == Doubt::NotDone, doubt != Doubt::NotDone);
-        let result = CallResult::failed(failure.next, failure.error.clone());
-        let result = match asks {
+        let result = CallResult::failed(failure.next, failure.error);
+        Some(match asks {
             true => CallResult { is_question: true, ..result },
             // A permanent error may come from a client that has given up, while its request is still on its way.
             false => CallResult { is_unused, in_doubt, ..result },
-        };
-        self.charge_call(row, &failure, result).await
+        })
     }
+}
 
-    /// Leaves a row whose call was cut off by the end of the worker. No attempt is charged.
-    pub(super) async fn call_stopped(&self, row: &Row, in_doubt: bool) -> Option<Outcome> {
-        let _ = self.write_call(row, CallResult { in_doubt, ..CallResult::given_back(Duration::ZERO) }).await;
-        None
-    }
-
-    /// Records the result of a call, and retries until the database has answered.
-    async fn write_call(&self, row: &Row, result: CallResult) -> Result<(), Ended> {
-        let result = RowResult::Called(result);
-        self.insist_for(row, None, || self.store.record_result(row, &result)).await
-    }
-
-    /// Gives a row back that was not called. `is_first`: no call before can have had an effect.
-    pub(super) async fn give_back_call(&self, row: &Row, is_first: bool, due: Duration) -> Option<Outcome> {
-        let _ = self.write_call(row, CallResult { is_unused: is_first, ..CallResult::given_back(due) }).await;
-        self.calls_due.notify_one();
-        None
-    }
-
-    /// Makes a row dead, without one more attempt. `is_unused`: nothing was sent, and no call before can have had an effect.
-    pub(super) async fn end_call(&self, row: &Row, reason: Reason, error: String, is_unused: bool) -> Option<Outcome> {
-        let failure = Failure { attempts: row.attempts, ..Failure::new(Err(reason), error) };
-        let result = CallResult { is_unused, ..CallResult::dead(reason, failure.error.clone()) };
-        self.charge_call(row, &failure, result).await
-    }
-
-    /// Records a failure of a call or of a question, with this result.
-    async fn charge_call(&self, row: &Row, failure: &Failure, result: CallResult) -> Option<Outcome> {
-        self.write_call(row, result).await.is_ok().then(|| failure.logged(row.id))
-    }
+/// Returns how often the calls of a row have failed, or the questions about them, which have attempts of their own: an outage may
+/// have used up those of the calls.
+fn failed(row: &Row, asks: bool) -> u32 {
+    if !asks || row.asked_at.is_some() { row.attempts } else { 0 }
 }
 
 /// The error of a message whose call may have had an effect that nobody can tell.

@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 use crate::caught::dropped;
 use crate::external::{CallError, CallLimits, CallReply, Calling, Doubt};
 use crate::panic_text::panic_text;
-use crate::registry::NoJob;
+use crate::registry::{NoJob, Unfit};
 use crate::routes::Route;
 use crate::runtime::{Permit, Pipeline, Running};
-use crate::store::{Row, called_for};
-use crate::{BoxError, Outcome, Reason, Store};
+use crate::store::{CallResult, Row, called_for};
+use crate::{BoxError, Reason, Store};
 
 use super::result::unresolved;
 use super::step::{self, Step};
@@ -33,36 +33,42 @@ impl<S: Store> Pipeline<S> {
         let work = pin!(async {
             // A suspect that has the process to itself could end it, and leave the call in doubt.
             let running = Running::new(Permit::Direct(self.suspect_lock.direct().await));
-            running.during(&self.outage, pin!(self.call(&running, row, taken))).await
+            let called = pin!(async {
+                let result = self.call(&running, row, taken).await?;
+                self.record_call(row, result).await
+            });
+            running.during(&self.outage, called).await
         });
         self.report_row(row, work).await;
     }
 
-    async fn call(&self, running: &Running, row: &Row, mut taken: Instant) -> Option<Outcome> {
+    /// Makes the call, or asks. Returns what has become of it; `None` if another worker has the row, or this one stops.
+    async fn call(&self, running: &Running, row: &Row, mut taken: Instant) -> Option<CallResult> {
         let route = self.routes.get(row.identity.handler)?;
         let limits = &route.external.as_ref()?.limits;
         if !limits.is_of(row) {
             let now = limits.kept_name();
             let why = format!("it was made by another version of the service, and the handler now makes `{now}`");
-            return self.end_call(row, Reason::Unresolved, unresolved(limits, row, &why), false).await;
+            return Some(CallResult::dead(Reason::Unresolved, unresolved(limits, row, &why)));
         }
         let mut age = called_for(row, limits.lease());
         loop {
-            let is_first = age.is_none();
+            // If nothing is sent now, none has begun under the key.
+            let is_unused = age.is_none();
+            let given_back = |due| Some(CallResult { is_unused, ..CallResult::given_back(due) });
             let asks = match step::next(limits, row.calls.unwrap_or(0), age, taken.elapsed()) {
                 // A drain begins no more calls.
-                Step::Call | Step::Ask if self.draining.is_cancelled() => {
-                    return self.give_back_call(row, is_first, Duration::ZERO).await;
-                }
+                Step::Call | Step::Ask if self.draining.is_cancelled() => return given_back(Duration::ZERO),
                 Step::Call => false,
                 Step::Ask => true,
-                Step::Wait(due) => return self.give_back_call(row, is_first, due).await,
-                Step::GiveBack => return self.give_back_late(row, is_first).await,
-                Step::Dead(reason) => return self.end_call(row, reason, why_dead(limits, row, reason), false).await,
+                Step::Wait(due) => return given_back(due),
+                Step::GiveBack => {
+                    self.tell_of_late_call(row);
+                    return given_back(Duration::ZERO);
+                }
+                Step::Dead(reason) => return Some(CallResult::dead(reason, why_dead(limits, row, reason))),
             };
-            let Some(user_code) = running.user_code() else {
-                return self.give_back_call(row, is_first, Duration::ZERO).await;
-            };
+            let Some(user_code) = running.user_code() else { return given_back(Duration::ZERO) };
             // Decodes the message, and extracts the parameters.
             let fits = self.limit(&row.delivery).map_err(NoJob::from);
             let begun = fits.and_then(|()| route.handler.begin_call(&row.delivery, &row.identity.key, asks));
@@ -75,53 +81,52 @@ impl<S: Store> Pipeline<S> {
             drop(user_code);
             let replied = match replied {
                 Ok(Some(replied)) => replied,
-                Ok(None) => return self.call_stopped(row, !asks).await,
-                Err(NoJob::Unfit(unfit)) => return self.end_call(row, unfit.reason, unfit.error, is_first).await,
+                // The end of the worker has cut it off. No attempt is charged.
+                Ok(None) => return Some(CallResult { in_doubt: !asks, ..CallResult::given_back(Duration::ZERO) }),
+                Err(NoJob::Unfit(Unfit { reason, error })) => {
+                    return Some(CallResult { is_unused, ..CallResult::dead(reason, error) });
+                }
                 Err(NoJob::Unprepared) => {
                     running.end();
+                    // For as long as the row is taken.
                     let left = limits.sends_for().saturating_sub(taken.elapsed());
-                    return self.prepare_call(route, row, is_first, left).await;
+                    let turn = self.turn_to_prepare(row);
+                    return match self.prepare(turn, route, &row.delivery, Some((row.id, Some(left)))).await {
+                        Ok(due) => given_back(due),
+                        Err(error) => Some(CallResult { is_unused, ..CallResult::dead(Reason::Undecodable, error) }),
+                    };
                 }
             };
-            match replied {
-                Ok(CallReply::Answer(Ok(answer))) => return self.keep_answer(row, answer).await,
+            return match replied {
+                Ok(CallReply::Answer(Ok(answer))) => Some(self.answered(answer)),
                 Ok(CallReply::Answer(Err(error))) => {
                     let error = format!("the answer of the call `{}` has no JSON form: {error}", limits.name);
-                    return self.end_call(row, Reason::Permanent, error, false).await;
+                    Some(CallResult::dead(Reason::Permanent, error))
                 }
                 Ok(CallReply::NotThere) => {
                     (taken, age) = (self.date(row, limits).await?, None);
+                    continue;
                 }
                 Ok(CallReply::Unknown) => {
                     let why = unresolved(limits, row, "the provider does not know it either");
-                    return self.end_call(row, Reason::Unresolved, why, false).await;
+                    Some(CallResult::dead(Reason::Unresolved, why))
                 }
                 Err((doubt, error)) => {
                     let left = limits.lease().saturating_sub(taken.elapsed());
-                    return self.call_failed((route, limits), row, (doubt, error, left), asks, is_first).await;
+                    self.call_failed((route, limits), row, (doubt, error, left), asks, is_unused)
                 }
-            }
+            };
         }
     }
 
-    /// Gives a row back that was taken too long ago for a call.
-    async fn give_back_late(&self, row: &Row, is_first: bool) -> Option<Outcome> {
+    /// Tells of a row that was taken too long ago for a call.
+    fn tell_of_late_call(&self, row: &Row) {
         if self.late_calls.allows(TELLS_AFTER) {
             tracing::warn!(
                 id = row.id,
                 "a call was not begun within five seconds of the take of its message, because the database was slow, or a \
                  suspect had the process to itself: it is tried again"
             );
-        }
-        self.give_back_call(row, is_first, Duration::ZERO).await
-    }
-
-    /// Lets the codec prepare, for as long as the row is taken, and gives the row back: for a while, if another message of its
-    /// handler prepares, or if the codec has just prepared and has forgotten the result.
-    async fn prepare_call(&self, route: &Route<S>, row: &Row, is_first: bool, left: Duration) -> Option<Outcome> {
-        match self.prepare(self.turn_to_prepare(row), route, &row.delivery, Some((row.id, Some(left)))).await {
-            Ok(due) => self.give_back_call(row, is_first, due).await,
-            Err(error) => self.end_call(row, Reason::Undecodable, error, is_first).await,
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | this one | a delivery, the state that it keeps from one try to the next, the queues, and the task in which all parked ones wait |
+//! | this one | a delivery, its state from one try to the next, the queues, and the task in which parked ones wait |
 //! | `until` | each wait |
 //! | `blocked` | the gauges |
 
