@@ -106,9 +106,9 @@ impl Ended {
     /// Returns what became of another message that ran in the same transaction, or whose copy this one is.
     pub(crate) fn of_another(&self) -> Self {
         match self {
-            Self::Done(Outcome::Processed) => Self::Done(Outcome::Duplicate),
-            Self::Done(outcome) => Self::Done(outcome.clone()),
-            Self::Failed(_) | Self::Again(_) => Self::Again(None),
+            // The row of a dead letter counts its copies.
+            Self::Done(Outcome::Dead { .. }) | Self::Failed(_) | Self::Again(_) => Self::Again(None),
+            Self::Done(_) => Self::Done(Outcome::Duplicate),
             Self::Park(_) => Self::Park(Wait::Free),
             Self::Broke(_) => Self::Broke(StoreError::ConnectionLost("the connection was lost with a batch".into())),
             Self::Lost => Self::Lost,
