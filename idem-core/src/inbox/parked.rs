@@ -34,14 +34,12 @@ pub(super) enum KeptFor {
 /// About how many bytes of rows a worker holds. Beyond that each free slot takes one row: batches are counted in rows,
 /// and one row may have `max_payload` bytes.
 const BYTES: usize = 16 * 1024 * 1024;
-/// The unit of the semaphore.
-const UNIT: usize = 1024;
-/// How many units count for a small row that waits: 1,024 such rows may wait for the record of their failure.
-const LEAST: usize = 16;
+/// How many of them count for a small row that waits: 1,024 such rows may wait for the record of their failure.
+const LEAST: usize = 16 * 1024;
 
 impl Default for ParkedRows {
     fn default() -> Self {
-        Self { queue: async_channel::unbounded(), memory: Arc::new(Semaphore::new(BYTES / UNIT)) }
+        Self { queue: async_channel::unbounded(), memory: Arc::new(Semaphore::new(BYTES)) }
     }
 }
 
@@ -51,22 +49,22 @@ impl ParkedRows {
     pub(super) fn limit(&self, rows: usize) -> (usize, usize) {
         match self.memory.available_permits() {
             0 => (1, 1),
-            left => (rows, left * UNIT),
+            left => (rows, left),
         }
     }
 
     /// Reserves memory for this many bytes of rows that were taken, or all that is left.
     pub(super) fn reserve(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        self.units(bytes.div_ceil(UNIT).min(self.memory.available_permits()))
+        self.bytes(bytes.min(self.memory.available_permits()))
     }
 
     /// Returns the permit to keep the failure of one more row, if there is room for the row.
     pub(super) fn room(&self, row: &Row) -> Option<OwnedSemaphorePermit> {
-        self.units(row.bytes().div_ceil(UNIT).clamp(LEAST, BYTES / UNIT))
+        self.bytes(row.bytes().clamp(LEAST, BYTES))
     }
 
-    fn units(&self, units: usize) -> Option<OwnedSemaphorePermit> {
-        self.memory.clone().try_acquire_many_owned(u32::try_from(units).ok()?).ok()
+    fn bytes(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        self.memory.clone().try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
     }
 
     /// Passes a row to the task in which it waits. Once no more rows run, nothing takes it, and its lease expires.
@@ -179,7 +177,7 @@ mod tests {
         // Its last row exceeded the limit.
         let second = memory.reserve(BYTES);
         assert_eq!(memory.limit(100), (1, 1), "nothing is left");
-        let third = memory.reserve(UNIT);
+        let third = memory.reserve(1);
         drop(first);
         assert_eq!(memory.limit(100), (100, BYTES / 2));
         drop((second, third));

@@ -18,10 +18,8 @@ const BUSY: Duration = Duration::from_secs(1);
 /// The same for one of whose statements idem got no answer.
 const UNANSWERED: Duration = Duration::from_millis(100);
 
-/// When a row is looked at again, at the earliest, that is left to another version of the service.
-const OTHER_VERSION: Duration = Duration::from_secs(10);
-
-/// When a row is tried again that the database refuses: an operator has to fix something first.
+/// When a row is tried again that the database refuses, or that is left to another version of the service: an operator has to do
+/// something first.
 const REFUSED: Duration = Duration::from_secs(10);
 
 /// The minimum interval between two log lines about rows that are left to another version.
@@ -161,7 +159,7 @@ impl<S: Store> Pipeline<S> {
                 "a message waits for a version of the service whose handler makes its external call"
             );
         }
-        Ended::Park(Wait::After(jittered(OTHER_VERSION)))
+        Ended::Park(Wait::After(jittered(REFUSED)))
     }
 
     /// Refunds the start of a row that has not run: its lease was lost, or it waits in this process. That is tried once: a refund

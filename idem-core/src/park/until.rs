@@ -47,7 +47,12 @@ impl<S: Store> Pipeline<S> {
             }
             in_vain => {
                 let delay = self.in_vain(&delivery, &mut carried, in_vain);
-                self.unless_over(&mut acker, self.after(delay)).await
+                let over = async {
+                    tokio::time::sleep(delay).await;
+                    self.outage.over().await;
+                    self.health.resumed().await;
+                };
+                self.unless_over(&mut acker, over).await
             }
         };
         if can_run {
@@ -55,12 +60,6 @@ impl<S: Store> Pipeline<S> {
         }
         self.release(acker).await;
         None
-    }
-
-    async fn after(&self, delay: Duration) {
-        tokio::time::sleep(delay).await;
-        self.outage.over().await;
-        self.health.resumed().await;
     }
 
     /// Counts a try in vain, and returns the time until the next one, which grows from try to try. No attempt is charged.

@@ -19,7 +19,7 @@ use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline};
 use crate::store::{ClaimState, Claimed, HandlerId, Identity, NewRow, Row, StoreError};
 use crate::telemetry::Meters;
-use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store, telemetry};
+use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store};
 
 pub(crate) use classify::Classified;
 
@@ -77,15 +77,6 @@ impl Taken {
             Some(outcome) => Ended::Done(outcome),
             None if self.classified == Classified::New => Ended::Done(Outcome::Processed),
             None => Ended::Lost,
-        }
-    }
-
-    /// Logs that the message, which has failed this often, is dead by its claim alone, after that was committed.
-    pub(crate) fn tell(&self, attempts: u32) {
-        match &self.classified {
-            Classified::TooOld(error) => telemetry::tell(self.row, attempts, Err(Reason::TooOld), error),
-            Classified::Conflict(error) => telemetry::tell(self.row, 0, Err(Reason::Conflict), error),
-            Classified::New | Classified::Duplicate(_) | Classified::Gone => {}
         }
     }
 }

@@ -191,7 +191,11 @@ impl<S: Store> Pipeline<S> {
             classified => classified.outcome(self.routes.meters(entry.identity.handler)),
         };
         let Some(outcome) = outcome else { return failure.logged(taken.row) };
-        taken.tell(failure.attempts);
+        match &taken.classified {
+            Classified::TooOld(error) => telemetry::tell(taken.row, failure.attempts, Err(Reason::TooOld), error),
+            Classified::Conflict(error) => telemetry::tell(taken.row, 0, Err(Reason::Conflict), error),
+            Classified::New | Classified::Duplicate(_) | Classified::Gone => {}
+        }
         let is_known = matches!(outcome, Outcome::Duplicate | Outcome::Dead { reason: Reason::Conflict });
         if is_known && failure.attempts > 0 {
             let (outcome, error) = (outcome.as_str(), failure.error.as_str());
