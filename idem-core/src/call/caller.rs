@@ -67,6 +67,6 @@ async fn take<S: Store>(
         taken = answer.since;
         Ok(answer.rows)
     };
-    let rows = pipeline.taken(token, (), take).await?;
-    Ok((rows.map(|(rows, ())| rows).unwrap_or_default(), taken))
+    let rows = pipeline.taken(token, take).await?;
+    Ok((rows, taken))
 }

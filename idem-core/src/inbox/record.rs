@@ -56,7 +56,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Gives back a row whose handler has not run, or whose run does not count, for this time.
-    async fn give_back(&self, row: &Row, due: Duration) -> Option<Outcome> {
+    pub(super) async fn give_back(&self, row: &Row, due: Duration) -> Option<Outcome> {
         let _ = self.record_result(row, &RowResult::GivenBack { due }, None).await;
         None
     }

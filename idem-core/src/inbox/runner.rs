@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Permit, Pipeline, Running, jittered};
-use crate::store::{CRASHED_AT_ONCE, CallResult, HandlerId, LookBack, Row, RowKind, RowResult, StoreError, TakeLimit};
+use crate::store::{CRASHED_AT_ONCE, HandlerId, LookBack, Row, RowKind, StoreError, TakeLimit};
 
 use super::looks::Looks;
 
@@ -106,7 +106,7 @@ impl<S: Store> Runner<S> {
         let slots = free(&self.slots).await;
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
         // in this process; in an outage as `Running` says.
-        let permit = self.pipeline.suspect_lock.inbox().await;
+        let lock = Permit::Inbox(self.pipeline.suspect_lock.inbox().await);
         if self.pipeline.draining.is_cancelled() {
             return Ok(false);
         }
@@ -114,9 +114,9 @@ impl<S: Store> Runner<S> {
         let began = Instant::now();
         let (rows, bytes) = self.pipeline.parked_rows.limit(slots.len() * size);
         let wanted = TakeLimit { rows, bytes, since: self.looks.since(began) };
-        let taken = self.take(RowKind::Ordinary, wanted, permit).await?;
+        let taken = self.take(RowKind::Ordinary, wanted, lock).await?;
         // The rows that were given back are due: without a rest they would be taken again and again during the outage.
-        let Some((rows, permit)) = taken else { return Ok(false) };
+        let Some((rows, Permit::Inbox(permit))) = taken else { return Ok(false) };
         self.looks.found(began, &rows);
         let all = rows.len() == wanted.rows || bytes_of(&rows) >= wanted.bytes;
         // Spread over the slots, rather than in one batch that leaves the other slots idle.
@@ -140,12 +140,25 @@ impl<S: Store> Runner<S> {
         Ok(all)
     }
 
-    /// Takes rows under `lock`.
-    pub(super) async fn take<L>(&self, kind: RowKind, limit: TakeLimit, lock: L) -> Taken<L> {
-        let (Pipeline { store, settings, .. }, token) = (&*self.pipeline, Uuid::new_v4());
-        self.pipeline.taken(token, lock, store.take(&self.handlers, kind, limit, token, settings.lease)).await
+    /// Takes rows under a lock. They may be charged a start even if the take gets no answer, so the lock is held until they are
+    /// found, except in an outage: no suspect of another database may wait for its end. Returns `None` after that: the rows were
+    /// given back, since anything may have started meanwhile.
+    pub(super) async fn take(&self, kind: RowKind, limit: TakeLimit, lock: Permit) -> Taken {
+        let (pipeline, token, running) = (&*self.pipeline, Uuid::new_v4(), Running::new(lock));
+        let take = pipeline.store.take(&self.handlers, kind, limit, token, pipeline.settings.lease);
+        let taken = pin!(pipeline.taken(token, take));
+        let rows = running.during(&pipeline.outage, taken).await?;
+        if let Some(lock) = running.into_lock() {
+            return Ok(Some((rows, lock)));
+        }
+        let _held = pipeline.leases.hold(&rows);
+        join_all(rows.iter().map(|row| pipeline.give_back(row, Duration::ZERO))).await;
+        Ok(None)
     }
 }
+
+/// The rows that were taken, and the lock that is still held.
+type Taken = Result<Option<(Vec<Row>, Permit)>, StoreError>;
 
 impl<S: Store> Pipeline<S> {
     /// Ends a round of a loop that takes rows. Unless more may be due at once, waits until a row is `due` here or the poll interval
@@ -174,53 +187,28 @@ impl<S: Store> Pipeline<S> {
         more
     }
 
-    /// Takes rows, or calls, under `lock`. The token is generated before the take, so that those whose take got no response are
-    /// found by it, and can then begin. They may have been charged, so the lock is held until then, except in an outage: no suspect
-    /// of another database may wait for its end. Returns `None` after that: the rows were given back, since anything may have
-    /// started meanwhile.
-    pub(crate) async fn taken<L>(
+    /// Takes rows, or calls. The token is generated before the take, so that those whose take got no response are found by it, and
+    /// can then begin.
+    pub(crate) async fn taken(
         &self,
         token: Uuid,
-        lock: L,
         take: impl Future<Output = Result<Vec<Row>, StoreError>>,
-    ) -> Taken<L> {
-        let mut found = pin!(async {
-            let own = self.own_statements.lock().await;
-            let answer = take.await;
-            drop(own);
-            match answer {
-                Err(fault @ StoreError::ConnectionLost(_)) => {
-                    self.outage.report(&fault);
-                    // Also while the worker drains: what was taken counts as called until it is given back.
-                    Ok(self.outage.insist(&self.stop, || self.store.rows_by_token(token)).await.unwrap_or_default())
-                }
-                answer => answer,
+    ) -> Result<Vec<Row>, StoreError> {
+        let own = self.own_statements.lock().await;
+        let answer = take.await;
+        drop(own);
+        let mut rows = match answer {
+            Err(fault @ StoreError::ConnectionLost(_)) => {
+                self.outage.report(&fault);
+                // Also while the worker drains: what was taken counts as called until it is given back.
+                self.outage.insist(&self.stop, || self.store.rows_by_token(token)).await.unwrap_or_default()
             }
-        });
-        tokio::select! {
-            biased;
-            found = &mut found => {
-                let mut rows = found?;
-                rows.iter_mut().for_each(|row| self.complete(row));
-                return Ok(Some((rows, lock)));
-            }
-            () = self.outage.began() => drop(lock),
-        }
-        let rows = found.await?;
-        let _held = self.leases.hold(&rows);
-        let given_back = rows.iter().map(|row| {
-            let unused = CallResult { is_unused: row.is_first_call, ..CallResult::given_back(Duration::ZERO) };
-            let given_back = RowResult::GivenBack { due: Duration::ZERO };
-            let result = row.calls.map_or(given_back, |_| RowResult::Called(unused));
-            async move { self.record_result(row, &result, None).await }
-        });
-        join_all(given_back).await;
-        Ok(None)
+            answer => answer?,
+        };
+        rows.iter_mut().for_each(|row| self.complete(row));
+        Ok(rows)
     }
 }
-
-/// The rows that were taken, and the lock that is still held.
-type Taken<L> = Result<Option<(Vec<Row>, L)>, StoreError>;
 
 /// Waits for a free slot. Returns it with all others that are free.
 pub(crate) async fn free(slots: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
