@@ -102,10 +102,7 @@ impl<S: Store> Pipeline<S> {
         }
         // The same one for all of them.
         let replaced = entries.iter().find_map(|entry| entry.replaces);
-        // All connections may be in use for longer than its lease.
-        let held = replaced.map(|row| self.leases.hold([row]));
         let begun = self.store.begin(self.settings.handler_timeout).await;
-        drop(held);
         let mut txn = begun.map_err(|fault| self.outage.hold_for(fault))?;
         let written = async {
             let taken = self.take_over(&mut txn, entries).await?;
