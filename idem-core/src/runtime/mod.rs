@@ -51,7 +51,7 @@ pub(crate) use leased::{LOOKS, LeasedAcker, at, extend_all, extended, kept};
 pub(crate) use leases::Leases;
 pub(crate) use outage::{Outage, within};
 pub(crate) use outbox_gate::OutboxGate;
-pub(crate) use persist::{Refused, refused, warn_of_refusal};
+pub(crate) use persist::{Refused, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;
 pub(crate) use prepare::{Preparations, Preparing};
 pub(crate) use rows::Rows;

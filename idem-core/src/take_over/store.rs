@@ -3,10 +3,8 @@
 use std::slice;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-
 use crate::routes::Route;
-use crate::runtime::{Ended, Pipeline, Wait, refused};
+use crate::runtime::{Ended, Pipeline, Wait};
 use crate::store::{ClaimState, Identity, NewRow, StoreError, Ticket};
 use crate::{Delivery, Outcome, Reason, Store, telemetry};
 
@@ -138,26 +136,22 @@ impl<S: Store> Pipeline<S> {
         Ok(taken)
     }
 
-    /// Makes a message dead whose handler has committed its claim. Until this is written, the message counts as processed,
-    /// also if it is delivered again. It therefore retries until the database has responded, also while the worker stops,
-    /// for as long as that permits. `Park`: the database refuses the row.
+    /// Makes a message dead whose handler has committed its claim. Until this is written, the message counts as processed, also
+    /// if it is delivered again: whoever has the message keeps its failure, and tries again.
     pub(crate) async fn store_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Ended {
-        let write = || self.write_committed(entry, left_by);
-        let never = CancellationToken::new();
-        let written = self.outage.insist(&never, || async { refused(write().await) }).await;
-        if let Some(Err(error)) = written {
-            // Until it is written, only the log has it.
-            tracing::error!(
-                source = entry.delivery.source(),
-                message_id = entry.delivery.message_id(),
-                position = entry.delivery.position(),
-                error = crate::error::text(error.as_ref()),
-                "a handler ran COMMIT, and the dead letter of its message could not be written; until it is, the message \
-                 counts as processed; it is retried while this worker runs"
-            );
-            return Ended::Park(Wait::Refused(error));
-        }
-        Ended::Done(Outcome::Dead { reason: Reason::Committed })
+        let Err(fault) = self.write_committed(entry, left_by).await else {
+            return Ended::Done(Outcome::Dead { reason: Reason::Committed });
+        };
+        // Until it is written, only the log has it.
+        tracing::error!(
+            source = entry.delivery.source(),
+            message_id = entry.delivery.message_id(),
+            position = entry.delivery.position(),
+            error = crate::error::text(&fault),
+            "a handler ran COMMIT, and the dead letter of its message could not be written; until it is, the message counts as \
+             processed; it is retried while this worker runs"
+        );
+        self.outage.hold_for(fault)
     }
 
     /// Writes the dead letter, unless the claim has changed since the handler's COMMIT: then it was written by a try
