@@ -3,20 +3,17 @@
 //! | file | contents |
 //! |---|---|
 //! | `runner` | finds due rows, takes them and starts them |
-//! | `looks`, `memory` | how far back a poll or take searches, and how many bytes are taken |
-//! | `row` | runs one row; a replayed one that has no key goes back through decode and key |
-//! | `result` | records and reports the result of a row |
-//! | `rows` | runs rows that were taken together as a batch |
+//! | `looks` | how far back a poll or take searches |
+//! | `rows` | runs rows: together as a batch, or one; a replayed one that has no key goes back through decode and key |
+//! | `record` | records and reports what has become of a row |
 //! | `suspects` | waits until other work has ended, and then fetches suspects and runs them |
-//! | `parked` | rows that wait here: for their codec, or for the record of their failure |
+//! | `parked` | rows that wait here: for their codec, or for the record of their failure; the memory of rows |
 //! | `operator` | list, replay, discard |
 
 mod looks;
-mod memory;
 mod operator;
 mod parked;
-mod result;
-mod row;
+mod record;
 mod rows;
 mod runner;
 mod suspects;
@@ -25,4 +22,4 @@ pub(crate) use looks::Looks;
 pub use operator::Inbox;
 pub(crate) use operator::read_row;
 pub(crate) use parked::ParkedRows;
-pub(crate) use runner::run;
+pub(crate) use runner::{free, run};

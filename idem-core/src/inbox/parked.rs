@@ -1,4 +1,5 @@
-//! Rows that wait in this process, outside the slots: for their codec, or for a database that refuses to record their failure.
+//! Rows that wait in this process, outside the slots: for their codec, or for a database that refuses to record their failure. The
+//! memory for them, and for all other rows that were taken.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,12 +14,10 @@ use crate::runtime::{Ended, Pipeline, Preparing, refused_wait};
 use crate::store::{Row, RowResult};
 use crate::{Outcome, Reason, Store};
 
-use super::result::{REFUSED, rejected};
-
-/// The rows that wait, until a task takes them.
+/// The rows that wait, until a task takes them, and the memory for taken rows. Dropping a permit releases its share.
 pub(crate) struct ParkedRows {
     queue: (Sender<Kept>, Receiver<Kept>),
-    room: Arc<Semaphore>,
+    memory: Arc<Semaphore>,
 }
 
 /// A row that waits. It keeps its token and its lease, and its start is refunded.
@@ -28,25 +27,44 @@ type Kept = (Row, KeptFor);
 pub(super) enum KeptFor {
     /// Its codec prepares.
     Codec(Preparing),
-    /// Its failure is recorded. Only that is repeated, never the run. The permit limits the memory of such rows.
+    /// Its failure is recorded. Only that is repeated, never the run. The permit is its memory.
     Record(Failure, OwnedSemaphorePermit),
 }
 
-/// How many bytes of rows may wait for the record of their failure, and how many count for a small row: that is 1,024 rows.
+/// About how many bytes of rows a worker holds. Beyond that each free slot takes one row: batches are counted in rows,
+/// and one row may have `max_payload` bytes.
 const BYTES: usize = 16 * 1024 * 1024;
+/// How many of them count for a small row that waits: 1,024 such rows may wait for the record of their failure.
 const LEAST: usize = 16 * 1024;
 
 impl Default for ParkedRows {
     fn default() -> Self {
-        Self { queue: async_channel::unbounded(), room: Arc::new(Semaphore::new(BYTES)) }
+        Self { queue: async_channel::unbounded(), memory: Arc::new(Semaphore::new(BYTES)) }
     }
 }
 
 impl ParkedRows {
+    /// Returns which of these rows and how many bytes may be taken now. If no memory is left, it is one row, for a slot
+    /// that is free: others may hang for long, and a slot with one row holds no more than a worker without batches.
+    pub(super) fn limit(&self, rows: usize) -> (usize, usize) {
+        match self.memory.available_permits() {
+            0 => (1, 1),
+            left => (rows, left),
+        }
+    }
+
+    /// Reserves memory for this many bytes of rows that were taken, or all that is left.
+    pub(super) fn reserve(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        self.bytes(bytes.min(self.memory.available_permits()))
+    }
+
     /// Returns the permit to keep the failure of one more row, if there is room for the row.
     pub(super) fn room(&self, row: &Row) -> Option<OwnedSemaphorePermit> {
-        let bytes = u32::try_from(row.bytes().clamp(LEAST, BYTES)).ok()?;
-        self.room.clone().try_acquire_many_owned(bytes).ok()
+        self.bytes(row.bytes().clamp(LEAST, BYTES))
+    }
+
+    fn bytes(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        self.memory.clone().try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
     }
 
     /// Passes a row to the task in which it waits. Once no more rows run, nothing takes it, and its lease expires.
@@ -61,29 +79,17 @@ impl ParkedRows {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Leaves a row that cannot be decoded yet to its codec's preparation, which runs outside the slots: a registry
-    /// that hangs must not delay other rows. The row keeps its token, so that no process takes it meanwhile, and its
-    /// start is refunded, so that the end of this process charges it with nothing.
-    ///
-    /// If another message of its handler prepares, or has failed to, the row is given back for a while instead.
-    pub(super) async fn leave_to_prepare_row(&self, row: &Row) -> Option<Outcome> {
-        let turn = match self.turn_to_prepare(row) {
-            Ok(turn) => turn,
-            Err(due) => return self.snooze(row, due).await,
-        };
-        self.refund_start(row).await;
-        self.parked_rows.park(row, KeptFor::Codec(turn));
-        None
-    }
-
     /// Keeps the rows that wait here, until no more rows run and none is left.
     pub(super) async fn keep_parked_rows(&self) {
         self.parked_rows.queue.1.clone().for_each_concurrent(None, |(row, work)| self.keep_row(row, work)).await;
     }
 
+    /// Keeps one row. Its token stays, so that no process takes it meanwhile, and its start is refunded, so that the end of this
+    /// process charges it with nothing.
     async fn keep_row(&self, row: Row, work: KeptFor) {
         let _held = self.leases.hold([&row]);
         let work = pin!(async {
+            self.refund_start(&row).await;
             match work {
                 KeptFor::Codec(turn) => self.prepare_row(&row, turn).await,
                 KeptFor::Record(failure, _room) => self.record_later(&row, failure).await,
@@ -94,7 +100,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Runs the preparation for a row, and gives the row back: due at once if it has succeeded.
-    async fn prepare_row(&self, row: &Row, turn: Preparing) -> Option<Outcome> {
+    pub(super) async fn prepare_row(&self, row: &Row, turn: Preparing) -> Option<Outcome> {
         let prepared = self.draining.run_until_cancelled(async {
             let route = match row.identity.has_key() {
                 true => self.routes.get(row.identity.handler),
@@ -107,41 +113,31 @@ impl<S: Store> Pipeline<S> {
                 None => Ok(Duration::ZERO),
             }
         });
-        let due = match prepared.await.unwrap_or(Ok(Duration::ZERO)) {
-            Ok(due) => due,
-            Err(error) => {
-                let result = RowResult::Dead { reason: Reason::Undecodable, error: error.clone() };
-                match self.try_to_record(row, &result, Some(0)).await {
-                    Ok(()) => return Some(rejected(row, Reason::Undecodable, error)),
-                    Err(Ended::Park(_)) => REFUSED,
-                    Err(_) => return None,
-                }
-            }
-        };
-        let _ = self.try_to_record(row, &RowResult::Released { due }, Some(0)).await;
-        None
+        match prepared.await.unwrap_or(Ok(Duration::ZERO)) {
+            Ok(due) => self.release_row(row, due).await,
+            Err(error) => self.record_later(row, Failure::new(Err(Reason::Undecodable), error)).await,
+        }
     }
 
-    /// Records a failure that the database has refused to record. It is tried again after longer and longer waits. If the
-    /// worker drains before, the row is given back, and runs again. One that its handler has committed is gone, and cannot be given
-    /// back: it is tried once more then.
-    pub(super) async fn record_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
-        let is_gone = failure.left_by.is_some();
-        if !is_gone {
-            self.refund_start(row).await;
-        }
+    /// Records a failure of a row that waits here, again and again after longer and longer waits if the database refuses that. If
+    /// the worker drains before, the row is given back, and runs again, unless its handler has committed it.
+    async fn record_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
         for tries in 1.. {
             let wait = tokio::time::sleep(refused_wait(tries - 1));
-            let drains = self.draining.run_until_cancelled(wait).await.is_none();
-            if drains && !is_gone {
+            if self.draining.run_until_cancelled(wait).await.is_none() {
                 break;
             }
             match self.try_to_charge(row, &failure, Some(tries + 1)).await {
-                Err(Ended::Park(_)) if !drains => {}
+                Err(Ended::Park(_)) => {}
                 written => return written.ok(),
             }
         }
-        let _ = self.try_to_record(row, &RowResult::Released { due: Duration::ZERO }, Some(0)).await;
+        self.release_row(row, Duration::ZERO).await
+    }
+
+    /// Gives back a row that has waited here.
+    async fn release_row(&self, row: &Row, due: Duration) -> Option<Outcome> {
+        let _ = self.record_result(row, &RowResult::Released { due }, Some(0)).await;
         None
     }
 }
@@ -163,12 +159,28 @@ mod tests {
     fn failures_that_wait_keep_a_limited_number_of_rows_and_bytes() {
         let (rows, small) = (ParkedRows::default(), row(10));
         let kept: Vec<_> = std::iter::from_fn(|| rows.room(&small)).collect();
-        assert_eq!(kept.len(), 1024);
+        assert_eq!((kept.len(), rows.limit(100)), (1024, (1, 1)), "nothing is left for batches");
         drop(kept);
         let large = row(BYTES / 2 + 1);
         let (first, second) = (rows.room(&large), rows.room(&large));
         assert!(first.is_some() && second.is_none());
         drop(first);
         assert!(rows.room(&row(2 * BYTES)).is_some(), "one that is too large for it is kept alone");
+    }
+
+    #[test]
+    fn taken_memory_is_missing_until_its_permit_is_dropped() {
+        let memory = ParkedRows::default();
+        assert_eq!(memory.limit(100), (100, BYTES));
+        let first = memory.reserve(BYTES / 2);
+        assert_eq!(memory.limit(100), (100, BYTES / 2));
+        // Its last row exceeded the limit.
+        let second = memory.reserve(BYTES);
+        assert_eq!(memory.limit(100), (1, 1), "nothing is left");
+        let third = memory.reserve(1);
+        drop(first);
+        assert_eq!(memory.limit(100), (100, BYTES / 2));
+        drop((second, third));
+        assert_eq!(memory.limit(100), (100, BYTES));
     }
 }

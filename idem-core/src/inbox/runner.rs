@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Permit, Pipeline, Running, jittered};
-use crate::store::{CRASHED_AT_ONCE, HandlerId, Row, RowKind, StoreError, TakeLimit};
+use crate::store::{CRASHED_AT_ONCE, HandlerId, LookBack, Row, RowKind, StoreError, TakeLimit};
 
 use super::looks::Looks;
-use super::memory::Memory;
 
 /// How long rows are taken without a poll while all slots are in demand. A suspect stops new starts up to that much
 /// later.
@@ -26,9 +25,9 @@ pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     let mut runner = Runner {
         handlers: pipeline.routes.ids(),
-        looks: Looks::default(),
+        looks: Looks::new(pipeline.settings.poll),
+        of_suspects: Looks::new(pipeline.settings.poll),
         slots: Arc::new(Semaphore::new(pipeline.settings.inbox_concurrency())),
-        memory: Memory::default(),
         pipeline: pipeline.clone(),
         polled: None,
     };
@@ -46,9 +45,9 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
 pub(super) struct Runner<S: Store> {
     pub(super) pipeline: Arc<Pipeline<S>>,
     pub(super) handlers: Vec<HandlerId>,
-    pub(super) looks: Looks,
+    looks: Looks,
+    pub(super) of_suspects: Looks,
     slots: Arc<Semaphore>,
-    memory: Memory,
     /// The time of the last poll, as long as more rows are due than there are slots.
     polled: Option<Instant>,
 }
@@ -58,14 +57,8 @@ impl<S: Store> Runner<S> {
         let mut tasks = JoinSet::new();
         while !self.pipeline.draining.is_cancelled() {
             let round = self.round(&mut tasks).await;
-            let more = matches!(round, Ok(true));
-            if let Err(fault) = round {
-                self.pipeline.outage.report(&fault);
-            }
-            while tasks.try_join_next().is_some() {}
-            if !more {
+            if !self.pipeline.rest_after(round, &self.pipeline.scheduled, &mut tasks).await {
                 self.polled = None;
-                self.pipeline.rest(&self.pipeline.scheduled, jittered(self.pipeline.settings.poll)).await;
             }
         }
         while tasks.join_next().await.is_some() {}
@@ -81,9 +74,15 @@ impl<S: Store> Runner<S> {
         let lease = self.pipeline.settings.lease;
         let own = self.pipeline.own_statements.lock().await;
         let began = Instant::now();
-        let due = store.poll_due(&self.handlers, lease, self.looks.due(began)).await?;
+        let since = LookBack { ordinary: self.looks.since(began), suspect: self.of_suspects.since(began) };
+        let due = store.poll_due(&self.handlers, lease, since).await?;
         self.polled = Some(Instant::now());
-        self.looks.polled(began, due.ordinary, due.suspect || due.alone);
+        if !due.ordinary {
+            self.looks.found(began, &[]);
+        }
+        if !due.suspect && !due.alone {
+            self.of_suspects.found(began, &[]);
+        }
         let crashed = if due.crashed { store.dead_letter_crashed(&self.handlers, lease).await? } else { Vec::new() };
         drop(own);
         // If the process ends here, or the response was lost, these dead letters are never reported.
@@ -104,111 +103,117 @@ impl<S: Store> Runner<S> {
         if self.pipeline.is_outbox_full() {
             return Ok(false);
         }
-        let Ok(first) = self.slots.clone().acquire_owned().await else { return Ok(false) };
-        let mut slots = vec![first];
-        slots.extend(std::iter::from_fn(|| self.slots.clone().try_acquire_owned().ok()));
+        let slots = free(&self.slots).await;
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
         // in this process; in an outage as `Running` says.
-        let permit = self.pipeline.suspect_lock.inbox().await;
+        let lock = Permit::Inbox(self.pipeline.suspect_lock.inbox().await);
         if self.pipeline.draining.is_cancelled() {
             return Ok(false);
         }
         let size = self.pipeline.throttle.size();
         let began = Instant::now();
-        let (rows, bytes) = self.memory.limit(slots.len() * size);
-        let wanted = TakeLimit { rows, bytes, since: self.looks.take(began) };
-        let taken = self.take(RowKind::Ordinary, wanted, permit).await?;
+        let (rows, bytes) = self.pipeline.parked_rows.limit(slots.len() * size);
+        let wanted = TakeLimit { rows, bytes, since: self.looks.since(began) };
+        let taken = self.take(RowKind::Ordinary, wanted, lock).await?;
         // The rows that were given back are due: without a rest they would be taken again and again during the outage.
-        let Some((rows, permit)) = taken else { return Ok(false) };
-        self.looks.taken(began, &rows);
+        let Some((rows, Permit::Inbox(permit))) = taken else { return Ok(false) };
+        self.looks.found(began, &rows);
         let all = rows.len() == wanted.rows || bytes_of(&rows) >= wanted.bytes;
         // Spread over the slots, rather than in one batch that leaves the other slots idle.
-        let size = rows.len().div_ceil(slots.len()).clamp(1, size);
+        let size = rows.len().div_ceil(slots.len().max(1)).clamp(1, size);
         let mut rows = rows.into_iter();
-        let mut slots = slots.into_iter();
-        loop {
+        for slot in slots {
             let batch: Vec<Row> = rows.by_ref().take(size).collect();
-            let Some(slot) = slots.next().filter(|_| !batch.is_empty()) else { break };
+            if batch.is_empty() {
+                break;
+            }
             // By batch: a handler that hangs holds only its own batch in memory.
-            let held = (slot, self.memory.reserve(bytes_of(&batch)));
-            let (pipeline, slots, permit) = (self.pipeline.clone(), self.slots.clone(), permit.clone());
+            let held = (slot, self.pipeline.parked_rows.reserve(bytes_of(&batch)));
+            let (pipeline, permit) = (self.pipeline.clone(), permit.clone());
             tasks.spawn(async move {
                 let _held = held;
                 let running = Running::new(Permit::Inbox(permit));
-                let work = pin!(pipeline.run_rows(&batch, &slots, &running));
+                let work = pin!(pipeline.run_rows(&batch, &running));
                 pipeline.defect.task("inbox", running.during(&pipeline.outage, work)).await;
             });
         }
         Ok(all)
     }
 
-    /// Takes rows under `lock`. The token is generated before the take, so that rows whose take got no response are found by
-    /// it, and can then begin. They may have been charged a start, so the lock is held until then, except in an outage: no
-    /// suspect of another database may wait for its end. Returns `None` after that: the rows were given back, since anything
-    /// may have started meanwhile.
-    pub(super) async fn take<L>(
-        &self,
-        kind: RowKind,
-        limit: TakeLimit,
-        lock: L,
-    ) -> Result<Option<(Vec<Row>, L)>, StoreError> {
-        let Pipeline { store, outage, stop, draining, .. } = &*self.pipeline;
-        let (token, mut lock) = (Uuid::new_v4(), Some(lock));
-        let asked = async {
-            let _own = self.pipeline.own_statements.lock().await;
-            store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await
-        };
-        let mut rows = match self.unless_away(&mut lock, asked).await {
-            Err(fault @ StoreError::ConnectionLost(_)) => {
-                outage.report(&fault);
-                // A lost connection is no outage until a ping fails, so the first read may come too early.
-                let found = outage.insist(stop, || store.rows_by_token(token));
-                let found = async {
-                    tokio::select! {
-                        biased;
-                        rows = found => rows.unwrap_or_default(),
-                        // A drain does not wait for the end of an outage.
-                        () = async { draining.cancelled().await; outage.began().await } => Vec::new(),
-                    }
-                };
-                Ok(self.unless_away(&mut lock, found).await)
-            }
-            answer => answer,
-        }?;
-        let Some(lock) = lock else {
-            let _held = self.pipeline.leases.hold(&rows);
-            join_all(rows.iter().map(|row| self.pipeline.snooze(row, Duration::ZERO))).await;
-            return Ok(None);
-        };
-        rows.iter_mut().for_each(|row| self.pipeline.complete(row));
-        Ok(Some((rows, lock)))
-    }
-
-    /// Waits for `work`. If the database becomes unavailable meanwhile, that ends `lock`: the wait may last as long as the outage.
-    async fn unless_away<L, T>(&self, lock: &mut Option<L>, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        tokio::select! {
-            biased;
-            done = &mut work => return done,
-            () = self.pipeline.outage.began() => *lock = None,
+    /// Takes rows under a lock. They may be charged a start even if the take gets no answer, so the lock is held until they are
+    /// found, except in an outage: no suspect of another database may wait for its end. Returns `None` after that: the rows were
+    /// given back, since anything may have started meanwhile.
+    pub(super) async fn take(&self, kind: RowKind, limit: TakeLimit, lock: Permit) -> Taken {
+        let (pipeline, token, running) = (&*self.pipeline, Uuid::new_v4(), Running::new(lock));
+        let take = pipeline.store.take(&self.handlers, kind, limit, token, pipeline.settings.lease);
+        let taken = pin!(pipeline.taken(token, take));
+        let rows = running.during(&pipeline.outage, taken).await?;
+        if let Some(lock) = running.into_lock() {
+            return Ok(Some((rows, lock)));
         }
-        work.await
+        let _held = pipeline.leases.hold(&rows);
+        join_all(rows.iter().map(|row| pipeline.give_back(row, Duration::ZERO))).await;
+        Ok(None)
     }
 }
 
+/// The rows that were taken, and the lock that is still held.
+type Taken = Result<Option<(Vec<Row>, Permit)>, StoreError>;
+
 impl<S: Store> Pipeline<S> {
-    /// Waits until a row is `due` here or the poll interval elapses, and then for the end of an outage. The drain ends the
-    /// wait.
-    pub(crate) async fn rest(&self, due: &Notify, poll: Duration) {
-        let rest = async {
-            tokio::select! {
-                () = due.notified() => {}
-                () = tokio::time::sleep(poll) => {}
-            }
-            self.outage.over().await;
-        };
-        self.draining.run_until_cancelled(rest).await;
+    /// Ends a round of a loop that takes rows. Unless more may be due at once, waits until a row is `due` here or the poll interval
+    /// elapses, and then for the end of an outage. The drain ends the wait. Returns whether more may be due.
+    pub(crate) async fn rest_after(
+        &self,
+        round: Result<bool, StoreError>,
+        due: &Notify,
+        tasks: &mut JoinSet<()>,
+    ) -> bool {
+        let more = matches!(round, Ok(true));
+        if let Err(fault) = round {
+            self.outage.report(&fault);
+        }
+        while tasks.try_join_next().is_some() {}
+        if !more {
+            let rest = async {
+                tokio::select! {
+                    () = due.notified() => {}
+                    () = tokio::time::sleep(jittered(self.settings.poll)) => {}
+                }
+                self.outage.over().await;
+            };
+            self.draining.run_until_cancelled(rest).await;
+        }
+        more
     }
+
+    /// Takes rows, or calls. The token is generated before the take, so that those whose take got no response are found by it, and
+    /// can then begin.
+    pub(crate) async fn taken(
+        &self,
+        token: Uuid,
+        take: impl Future<Output = Result<Vec<Row>, StoreError>>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let own = self.own_statements.lock().await;
+        let answer = take.await;
+        drop(own);
+        let mut rows = match answer {
+            Err(fault @ StoreError::ConnectionLost(_)) => {
+                self.outage.report(&fault);
+                // Also while the worker drains: what was taken counts as called until it is given back.
+                self.outage.insist(&self.stop, || self.store.rows_by_token(token)).await.unwrap_or_default()
+            }
+            answer => answer?,
+        };
+        rows.iter_mut().for_each(|row| self.complete(row));
+        Ok(rows)
+    }
+}
+
+/// Waits for a free slot. Returns it with all others that are free.
+pub(crate) async fn free(slots: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
+    let first = slots.clone().acquire_owned().await;
+    first.into_iter().chain(std::iter::from_fn(|| slots.clone().try_acquire_owned().ok())).collect()
 }
 
 fn bytes_of(rows: &[Row]) -> usize {

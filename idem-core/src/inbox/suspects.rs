@@ -19,18 +19,19 @@ impl<S: Store> Runner<S> {
     /// Those beside which direct deliveries go on share one quiet period of the inbox, as many as fit into it. If a row
     /// runs for long, they let others start, and try again later. One that has the process to itself releases it as soon
     /// as its outcome is written. `ordinary`: other rows are due.
-    pub(super) async fn suspects(&self, kind: RowKind, ordinary: bool) -> Result<bool, StoreError> {
+    pub(super) async fn suspects(&mut self, kind: RowKind, ordinary: bool) -> Result<bool, StoreError> {
         let (locks, lease) = (&self.pipeline.suspect_lock, self.pipeline.settings.lease);
         if locks.is_early(kind, ordinary) {
             return Ok(false);
         }
         let began = Instant::now();
-        let Some(mut isolated) = self.isolated(kind, began).await? else { return Ok(false) };
+        let Some(isolated) = self.isolated(kind, began).await? else { return Ok(false) };
+        let mut lock = Permit::Suspect(isolated);
         let (quiet, mut any) = (Instant::now(), false);
         loop {
-            let wanted = TakeLimit { since: self.looks.take_suspect(Instant::now()), ..TakeLimit::rows(1) };
+            let wanted = TakeLimit { since: self.of_suspects.since(Instant::now()), ..TakeLimit::rows(1) };
             // Without the lock, nobody was kept out: an outage may have lasted for hours since.
-            let Some((rows, lock)) = self.take(kind, wanted, isolated).await? else { return Ok(any) };
+            let Some((rows, held)) = self.take(kind, wanted, lock).await? else { return Ok(any) };
             let Some(row) = rows.first() else { break };
             any = true;
             if kind == RowKind::Alone {
@@ -40,12 +41,12 @@ impl<S: Store> Runner<S> {
                     "a suspect runs alone: its earlier runs may have ended the process; after four it is a dead letter"
                 );
             }
-            let running = Running::new(Permit::Suspect(lock));
+            let running = Running::new(held);
             let Pipeline { outage, .. } = &*self.pipeline;
             running.during(outage, pin!(self.pipeline.finish_row(row, Ended::Again(None), &running))).await;
             let ends = kind == RowKind::Alone || quiet.elapsed() >= POLL_DUE || self.pipeline.draining.is_cancelled();
-            match running.into_isolated() {
-                Some(lock) if !ends => isolated = lock,
+            match running.into_lock() {
+                Some(held) if !ends => lock = held,
                 Some(_) => break,
                 None => return Ok(true),
             }

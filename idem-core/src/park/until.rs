@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::runtime::{InRow, Pipeline, Wait, jittered};
+use crate::runtime::{InRow, Pipeline, Refused, Wait, busy_wait, hold_wait, jittered, refused_wait, warn_of_refusal};
 use crate::store::Identity;
-use crate::{Acker, Delivery, Outcome, Store, telemetry};
+use crate::{Acker, BoxError, Delivery, Outcome, Store, telemetry};
 
-use super::{Arrival, Parked};
+use super::{Arrival, Carried, Parked};
+
+/// After this many tries in a row without an answer, a delivery counts as refused. If another transaction holds its claim for
+/// as long, the database is pinged.
+const UNANSWERED: usize = 3;
 
 /// How often a waiting delivery is checked for having been lost.
 const LOOK: Duration = Duration::from_secs(1);
@@ -16,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(1);
 impl<S: Store> Pipeline<S> {
     /// Waits until a parked delivery can run, and returns it; `None` if nothing is left to run.
     pub(super) async fn until<A: Acker>(&self, parked: Parked<A>) -> Option<Arrival<A>> {
-        let Parked { arrival: Arrival { mut delivery, mut acker, carried }, until } = parked;
+        let Parked { arrival: Arrival { mut delivery, mut acker, mut carried }, until } = parked;
         // As in `process`: a panic drains the worker before `carried` is dropped.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
         let can_run = match until {
@@ -29,11 +33,6 @@ impl<S: Store> Pipeline<S> {
                 self.unless_over(&mut acker, turn).await
             }
             Wait::Key => self.unless_over(&mut acker, carried.keys.turn()).await,
-            Wait::After(delay) => self.unless_over(&mut acker, self.after(delay)).await,
-            // `in_vain` has turned them into a time.
-            Wait::Free | Wait::Claim | Wait::Answer | Wait::Refused(_) => {
-                self.unless_over(&mut acker, self.after(Duration::ZERO)).await
-            }
             Wait::Codec => {
                 let span = telemetry::span(self.system, &self.consumer, &delivery);
                 self.unless_over(&mut acker, self.prepare_delivery(&mut delivery)).instrument(span).await
@@ -43,18 +42,60 @@ impl<S: Store> Pipeline<S> {
                 self.settle_after(&row, &delivery, acker).instrument(span).await;
                 return None;
             }
+            in_vain => {
+                let delay = self.in_vain(&delivery, &mut carried, in_vain);
+                let over = async {
+                    tokio::time::sleep(delay).await;
+                    self.outage.over().await;
+                    self.health.resumed().await;
+                };
+                self.unless_over(&mut acker, over).await
+            }
         };
         if can_run {
             return Some(Arrival { delivery, acker, carried });
         }
-        self.give_up(acker).await;
+        self.release(acker).await;
         None
     }
 
-    async fn after(&self, delay: Duration) {
-        tokio::time::sleep(delay).await;
-        self.outage.over().await;
-        self.health.resumed().await;
+    /// Counts a try in vain, and returns the time until the next one, which grows from try to try. No attempt is charged.
+    fn in_vain(&self, delivery: &Delivery, carried: &mut Carried, wait: Wait) -> Duration {
+        let tries = carried.tries;
+        match wait {
+            Wait::After(delay) => delay,
+            // The database may respond to others: this message may be the one that takes too long.
+            Wait::Answer if tries >= UNANSWERED => {
+                let why = "the database repeatedly did not answer for this message, although it answers for others";
+                self.refused(delivery, carried, &why.into())
+            }
+            Wait::Answer => {
+                carried.tries += 1;
+                hold_wait(tries)
+            }
+            Wait::Claim => {
+                carried.tries += 1;
+                // Another transaction holds its claim, so the database does not refuse it.
+                carried.refused = None;
+                if tries + 1 >= UNANSWERED {
+                    // Each claim may be held up: the table may be locked, or the database read-only.
+                    self.outage.ask();
+                }
+                busy_wait(tries + 1)
+            }
+            Wait::Refused(error) => self.refused(delivery, carried, &error),
+            // They end by themselves, or with an outage or a pause.
+            Wait::Free | Wait::Codec | Wait::Key | Wait::Order | Wait::Row(_) => Duration::ZERO,
+        }
+    }
+
+    /// Counts a try of a delivery whose writes the database refuses, although it works for others, and returns the time until the
+    /// next one. The log names the delivery, because it is the one to investigate.
+    fn refused(&self, delivery: &Delivery, carried: &mut Carried, error: &BoxError) -> Duration {
+        carried.refused.get_or_insert_with(|| Refused::new(&self.outage));
+        carried.tries += 1;
+        warn_of_refusal(delivery, Some(carried.tries), error.as_ref());
+        refused_wait(carried.tries - 1)
     }
 
     /// Settles a delivery whose message is in the inbox once that is processed or dead. Until then it keeps its place, so that
@@ -69,7 +110,7 @@ impl<S: Store> Pipeline<S> {
             emit();
         }
         if !self.unless_over(&mut acker, self.row_done(&row.identity)).await {
-            return self.give_up(acker).await;
+            return self.release(acker).await;
         }
         self.settle(acker).await;
         if is_known {

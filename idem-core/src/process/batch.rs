@@ -19,9 +19,9 @@ use crate::{Acker, Delivery, Store, telemetry};
 /// same order cannot deadlock.
 struct Admitted<'a, S: Store> {
     works: Vec<Work<'a, S>>,
-    /// The indices in the batch of the duplicates of those that run, each with that of its first, whose result is its own.
+    /// The indices in the batch of the duplicates of either, each with that of its first, whose result is its own.
     copies: Vec<(usize, usize)>,
-    /// Those that are stored, without their messages. With `.inbox()`, duplicates and conflicts are among them.
+    /// Those that are stored, without their messages.
     stored: Vec<Work<'a, S>>,
 }
 
@@ -123,19 +123,21 @@ impl<S: Store> Pipeline<S> {
         }
         // The sort is stable: the first of a key is the one that arrived first.
         fit.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
-        let (mut works, mut copies, mut stored) =
-            (Vec::<Work<'_, S>>::with_capacity(fit.len()), Vec::new(), Vec::new());
+        let (mut works, mut copies) = (Vec::<Work<'_, S>>::with_capacity(fit.len()), Vec::new());
+        let mut stored = Vec::<Work<'_, S>>::new();
         for mut work in fit {
-            let first = works.last().filter(|first| first.identity.place() == work.identity.place());
+            let is_of_key = |first: &&Work<'_, S>| first.identity.place() == work.identity.place();
+            let first = works.last().filter(is_of_key).or_else(|| stored.last().filter(is_of_key));
             if let Some(first) = first
                 && first.identity.is_copy(work.identity.fingerprint)
             {
                 copies.push((work.at, first.at));
                 continue;
             }
+            let is_other = first.is_some();
             // With `.inbox()` there are no lanes, so none of its key runs.
             let (key, keys) = ((work.identity.handler, &work.identity.key), &mut batch[work.at].1.keys);
-            let has_turn = self.settings.inbox || keys.take(&self.key_locks, [key]);
+            let has_turn = !is_other && (self.settings.inbox || keys.take(&self.key_locks, [key]));
             // The row is the intent of its external call.
             let stores_first = self.stores_first(work.delivery) || work.route.external.is_some();
             if has_turn && !stores_first && may_share(work.route) {

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | decode, key | `runtime/decode` |
 //! | lock the key in this process | `carried.keys.take`: `runtime/key_queue` |
-//! | claim, unless the handler is natural | `run/open`, `take_over/claim`, by the rules of `take_over/classify` |
+//! | claim, unless the handler is natural | `run/open`, by the rules of `take_over/classify` |
 //! | handle, guard, commit | `run` |
 //! | failures | `run/blame` decides; `take_over/store` writes |
 //! | settle | `runtime/settle` |
@@ -97,11 +97,11 @@ impl<S: Store> Pipeline<S> {
                 carried.tries += 1;
                 Wait::After(hold_wait(carried.tries - 1))
             }
-            Ended::Park(wait) => self.in_vain(&delivery, &mut carried, wait),
+            Ended::Park(wait) => wait,
             // `attempt` leaves none: it stores a failure, and runs again what has lost a race.
-            Ended::Failed(_) | Ended::Again(_) => self.in_vain(&delivery, &mut carried, Wait::Claim),
+            Ended::Failed(_) | Ended::Again(_) => Wait::Claim,
         };
-        if matches!(until, Wait::After(_) | Wait::Codec) {
+        if !matches!(until, Wait::Key | Wait::Row(_)) {
             self.meters(&delivery).held.increment(1);
         }
         self.park(Parked { arrival: Arrival { delivery, acker, carried }, until }, parked).await;

@@ -54,7 +54,11 @@ impl Failure {
 
     /// The result of an inbox row.
     pub(crate) fn result(&self) -> RowResult {
-        RowResult::Failed { next: self.next, error: self.error.clone() }
+        let error = self.error.clone();
+        match self.next {
+            Err(reason) if self.is_unfit() => RowResult::Dead { reason, error },
+            next => RowResult::Failed { next, error },
+        }
     }
 
     /// Logs the failure, which was recorded in this row, and returns the outcome of the message.

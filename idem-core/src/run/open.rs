@@ -35,9 +35,9 @@ impl<S: Store> Pipeline<S> {
             }
         }
         if let [only] = indices {
-            let work = &mut works[*only];
-            let (txn, taken) = self.begin_first(work.route, (&work.identity, work.delivery)).await?;
-            return Ok((txn, smallvec![taken]));
+            let work = &works[*only];
+            let (txn, classified) = self.begin_first(work.route, work.message()).await?;
+            return Ok((txn, smallvec![classified.into()]));
         }
         let messages: Vec<_> = indices.iter().map(|index| works[*index].message()).collect();
         let mut txn = self.store.begin(longest).await?;

@@ -40,9 +40,7 @@ pub(crate) use decode::Preparing;
 pub(crate) use ended::{Ended, InRow, Wait};
 pub(crate) use key_queue::{KeyTicket, KeyTickets};
 pub(crate) use outage::within;
-pub(crate) use persist::{
-    Refused, busy_wait, growing_waits, hold_wait, jittered, refused, refused_wait, warn_of_refusal,
-};
+pub(crate) use persist::{Refused, busy_wait, growing_waits, hold_wait, jittered, refused_wait, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;

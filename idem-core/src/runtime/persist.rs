@@ -59,7 +59,7 @@ impl Outage {
 
 /// Takes a refusal of a write because of its message for an answer: the database would refuse it again until somebody
 /// removes the cause.
-pub(crate) fn refused<T>(answer: Result<T, StoreError>) -> Result<Result<T, BoxError>, StoreError> {
+fn refused<T>(answer: Result<T, StoreError>) -> Result<Result<T, BoxError>, StoreError> {
     match answer {
         Err(StoreError::Message(error)) => Ok(Err(error)),
         answer => answer.map(Ok),

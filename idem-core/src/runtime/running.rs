@@ -30,8 +30,8 @@ struct State {
 pub(crate) enum Permit {
     #[expect(dead_code, reason = "it only has to be dropped")]
     Direct(Direct),
-    #[expect(dead_code, reason = "it only has to be dropped")]
     Inbox(InboxPermit),
+    #[expect(dead_code, reason = "it only has to be dropped")]
     Suspect(Isolated),
 }
 
@@ -69,12 +69,9 @@ impl Running {
         Some(UserCode(self))
     }
 
-    /// Ends the run of a suspect. Returns its isolation, if it still has it.
-    pub(crate) fn into_isolated(self) -> Option<Isolated> {
-        match self.0.into_inner().lock? {
-            Permit::Suspect(isolated) => Some(isolated),
-            Permit::Direct(_) | Permit::Inbox(_) => None,
-        }
+    /// Ends the work. Returns its lock, if it still has it.
+    pub(crate) fn into_lock(self) -> Option<Permit> {
+        self.0.into_inner().lock
     }
 
     /// Ends the lock before the work ends.
@@ -162,7 +159,7 @@ mod tests {
     async fn a_suspect_that_has_run_leaves_its_isolation() {
         let lock = SuspectLock::new();
         let running = Running::new(Permit::Suspect(lock.isolate(RowKind::Alone).await));
-        let isolated = running.into_isolated();
+        let isolated = running.into_lock();
         assert!(isolated.is_some() && waits(lock.direct()).await);
     }
 }

@@ -45,10 +45,10 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Releases a delivery. With an order, this is left to closing the source, which gives all deliveries back at once:
-    /// the next delivery of the order may go to another consumer as soon as this one is released.
+    /// Releases a delivery, unless it is lost. With an order, this is left to closing the source, which gives all deliveries
+    /// back at once: the next delivery of the order may go to another consumer as soon as this one is released.
     pub(crate) async fn release<A: Acker>(&self, acker: A) {
-        if self.settings.order != DeliveryOrder::None {
+        if self.settings.order != DeliveryOrder::None || !acker.is_live() {
             return;
         }
         if let Err(error) = in_time(acker.release()).await {

@@ -1,5 +1,6 @@
 //! Why one of idem's own statements failed.
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 use std::borrow::Cow;
 
 use crate::BoxError;
@@ -47,6 +48,7 @@ impl StoreError {
 }
 
 /// Returns the text of an error as stores keep it: PostgreSQL's text has no NUL.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn error_text(error: &str) -> Cow<'_, str> {
     if error.contains('\0') { Cow::Owned(error.replace('\0', "\\0")) } else { Cow::Borrowed(error) }
 }

@@ -59,6 +59,7 @@ pub use claim::{
 pub(crate) use connection_share::FOR_A_RELAY;
 pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use consumers::Consumers;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use error::error_text;
 pub use error::{Answer, StoreError};
 pub use facts::StoreFacts;

@@ -3,14 +3,12 @@
 use std::slice;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
+use crate::routes::Route;
+use crate::runtime::{Ended, Pipeline, Wait};
+use crate::store::{ClaimState, Identity, NewRow, StoreError, Ticket};
+use crate::{Delivery, Outcome, Reason, Store, telemetry};
 
-use crate::runtime::{Ended, Pipeline, Wait, refused};
-use crate::store::{ClaimState, NewRow, StoreError, Ticket};
-use crate::{Outcome, Reason, Store, telemetry};
-
-use super::classify::Classified;
-use super::entry::{Entry, Shared, Taken};
+use super::{Classified, Entry, Shared, Taken};
 
 impl<S: Store> Pipeline<S> {
     /// Takes a delivery over for its handler: after that the delivery may be acked, and its row runs, and is retried, by itself. On
@@ -24,6 +22,25 @@ impl<S: Store> Pipeline<S> {
             return self.store_committed(entry, left_by).await;
         }
         self.store_many(slice::from_ref(entry)).await.pop().unwrap_or(Ended::Lost)
+    }
+
+    /// Ends the transaction of a first delivery that is not new, in which nothing was written, and returns its outcome. A copy of a
+    /// processed message is known by the answer to its claim. All others are taken over by another transaction: their claims have
+    /// to be locked, or they need a row.
+    pub(crate) async fn answer(
+        &self,
+        txn: S::Txn,
+        route: &Route<S>,
+        (identity, delivery): (&Identity, &Delivery),
+        found: &Taken,
+    ) -> Ended {
+        if let Err(fault) = self.store.rollback(txn).await {
+            return self.outage.hold_for(fault);
+        }
+        match found.classified {
+            Classified::Duplicate(Some(_)) => found.ended(&route.meters),
+            _ => self.store(&Entry::due(identity.clone(), delivery)).await,
+        }
     }
 
     /// Takes one delivery over for each of several handlers, in one transaction: then each row runs independently.
@@ -83,10 +100,7 @@ impl<S: Store> Pipeline<S> {
         }
         // The same one for all of them.
         let replaced = entries.iter().find_map(|entry| entry.replaces);
-        // All connections may be in use for longer than its lease.
-        let held = replaced.map(|row| self.leases.hold([row]));
         let begun = self.store.begin(self.settings.handler_timeout).await;
-        drop(held);
         let mut txn = begun.map_err(|fault| self.outage.hold_for(fault))?;
         let written = async {
             let taken = self.take_over(&mut txn, entries).await?;
@@ -122,26 +136,22 @@ impl<S: Store> Pipeline<S> {
         Ok(taken)
     }
 
-    /// Makes a message dead whose handler has committed its claim. Until this is written, the message counts as processed,
-    /// also if it is delivered again. It therefore retries until the database has responded, also while the worker stops,
-    /// for as long as that permits. `Park`: the database refuses the row.
+    /// Makes a message dead whose handler has committed its claim. Until this is written, the message counts as processed, also
+    /// if it is delivered again: whoever has the message keeps its failure, and tries again.
     pub(crate) async fn store_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Ended {
-        let write = || self.write_committed(entry, left_by);
-        let never = CancellationToken::new();
-        let written = self.outage.insist(&never, || async { refused(write().await) }).await;
-        if let Some(Err(error)) = written {
-            // Until it is written, only the log has it.
-            tracing::error!(
-                source = entry.delivery.source(),
-                message_id = entry.delivery.message_id(),
-                position = entry.delivery.position(),
-                error = crate::error::text(error.as_ref()),
-                "a handler ran COMMIT, and the dead letter of its message could not be written; until it is, the message \
-                 counts as processed; it is retried while this worker runs"
-            );
-            return Ended::Park(Wait::Refused(error));
-        }
-        Ended::Done(Outcome::Dead { reason: Reason::Committed })
+        let Err(fault) = self.write_committed(entry, left_by).await else {
+            return Ended::Done(Outcome::Dead { reason: Reason::Committed });
+        };
+        // Until it is written, only the log has it.
+        tracing::error!(
+            source = entry.delivery.source(),
+            message_id = entry.delivery.message_id(),
+            position = entry.delivery.position(),
+            error = crate::error::text(&fault),
+            "a handler ran COMMIT, and the dead letter of its message could not be written; until it is, the message counts as \
+             processed; it is retried while this worker runs"
+        );
+        self.outage.hold_for(fault)
     }
 
     /// Writes the dead letter, unless the claim has changed since the handler's COMMIT: then it was written by a try
@@ -165,14 +175,18 @@ impl<S: Store> Pipeline<S> {
     /// Returns the outcome of a message that was taken over, and logs the failure that was written or that could not be.
     fn logged(&self, entry: &Entry<'_>, taken: &Taken) -> Outcome {
         let _entered = entry.span.enter();
-        let failure = &*entry.failure;
+        let failure = &entry.failure;
         let outcome = match &taken.classified {
             // A message that is already dead keeps its reason.
             Classified::TooOld(_) if failure.next.is_err() => None,
             classified => classified.outcome(self.routes.meters(entry.identity.handler)),
         };
         let Some(outcome) = outcome else { return failure.logged(taken.row) };
-        taken.tell(failure.attempts);
+        match &taken.classified {
+            Classified::TooOld(error) => telemetry::tell(taken.row, failure.attempts, Err(Reason::TooOld), error),
+            Classified::Conflict(error) => telemetry::tell(taken.row, 0, Err(Reason::Conflict), error),
+            Classified::New | Classified::Duplicate(_) | Classified::Gone => {}
+        }
         let is_known = matches!(outcome, Outcome::Duplicate | Outcome::Dead { reason: Reason::Conflict });
         if is_known && failure.attempts > 0 {
             let (outcome, error) = (outcome.as_str(), failure.error.as_str());

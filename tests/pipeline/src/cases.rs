@@ -116,7 +116,6 @@ macro_rules! pipeline_suite {
             a_handler_with_another_call_calls_under_other_keys
             a_copy_whose_namespaces_were_deleted_calls_under_other_keys
             a_call_that_never_has_a_result_is_dead_as_crashed
-            a_result_whose_record_gets_no_answer_is_reported
             an_answer_whose_record_gets_no_answer_is_used
             calls_whose_take_gets_no_answer_are_made_once
             a_crash_before_a_call_is_dated_anew_asks_again

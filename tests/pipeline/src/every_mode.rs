@@ -227,7 +227,7 @@ macro_rules! __pipeline_in_every_mode {
             a_suspect_that_waits_for_long_lets_other_rows_start
             // starts
             a_suspect_whose_fetch_has_no_answer_is_isolated_until_it_is_found
-            a_refund_that_fails_is_repeated_until_it_may_be_written
+            a_start_whose_lease_was_lost_is_refunded_once
             // neighbours
             a_suspect_whose_database_is_away_stops_no_worker_of_another_one
             a_suspect_whose_database_is_away_stops_no_rows_of_another_one
