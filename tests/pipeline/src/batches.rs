@@ -14,7 +14,6 @@ use idem_test::harness::Crash;
 use super::crashes::{order, trial};
 use super::duplicates::Witness;
 use super::line::Line;
-use super::long_outages::suspect_alone;
 use super::orders::{Act, Order};
 use super::running::Running;
 use super::settings::Settings;
@@ -289,25 +288,6 @@ pub async fn a_drain_releases_what_waits_to_be_stored_at_once<W: World>(world: W
     assert_eq!((counts.acks + counts.ready, counts.unsettled), (3 + waiting.len(), 0), "{counts:?}");
     line.run(3 + waiting.len()).await;
     for id in ["before", "first", "second", "a", "b", "c"] {
-        assert_eq!((line.effects(id).await, line.desk.runs(id)), (1, 1), "{id}");
-    }
-}
-
-/// It may have the process to itself for as long as its handler takes. Another worker has the messages before that.
-pub async fn a_drain_beside_a_suspect_releases_what_waits_to_be_stored<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let worker = suspect_alone(&line, wide()).await;
-    let waiting = ["a", "b", "c"];
-    for (n, id) in waiting.iter().enumerate() {
-        line.publish(Order::ok(id));
-        soon(line.queue.delivered(n + 1)).await;
-    }
-    let ended = worker.shut_down();
-    soon(line.queue.released(waiting.len())).await;
-    line.desk.go.send_replace(true);
-    soon(ended).await.unwrap().unwrap();
-    line.run(1 + waiting.len()).await;
-    for id in ["suspect", "a", "b", "c"] {
         assert_eq!((line.effects(id).await, line.desk.runs(id)), (1, 1), "{id}");
     }
 }

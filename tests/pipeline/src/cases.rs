@@ -24,7 +24,6 @@ macro_rules! pipeline_suite {
             the_leases_of_a_batch_are_extended
             stored_messages_run_without_a_poll
             a_drain_releases_what_waits_to_be_stored_at_once
-            a_drain_beside_a_suspect_releases_what_waits_to_be_stored
         }
     };
     ($world:ty, batch) => {
@@ -51,6 +50,8 @@ macro_rules! pipeline_suite {
             a_deadlock_at_the_commit_narrows_batches
             // external calls
             a_local_message_that_comes_again_behind_a_restored_backup_is_charged_once
+            // drain
+            a_drain_releases_what_waits_to_run_alone
             // long outages
             a_batch_calls_no_more_handlers_once_a_suspect_waits
             a_batch_that_is_put_off_gives_its_connection_to_the_suspect

@@ -8,6 +8,7 @@ use idem_conformance::store::World;
 use idem_conformance::{soon, until};
 
 use super::line::Line;
+use super::long_outages::suspect_alone;
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
@@ -56,6 +57,46 @@ pub async fn a_drain_releases_what_waits_for_a_lane_at_once<W: World>(world: W) 
     line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
     assert_eq!((line.effects("runs").await, line.effects("waits").await), (1, 1));
     assert_eq!((line.desk.runs("runs"), line.desk.runs("waits")), (1, 1));
+}
+
+/// It may have the process to itself for as long as its handler takes. Another worker has the messages before that.
+pub async fn a_drain_beside_a_suspect_releases_what_waits<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = suspect_alone(&line, Settings { concurrency: 3, ..Settings::default() }).await;
+    let waiting = ["a", "b", "c"];
+    for (n, id) in waiting.iter().enumerate() {
+        line.publish(Order::ok(id));
+        soon(line.queue.delivered(n + 1)).await;
+    }
+    let ended = worker.shut_down();
+    soon(line.queue.released(waiting.len())).await;
+    line.desk.go.send_replace(true);
+    soon(ended).await.unwrap().unwrap();
+    // What comes again is stored first, which is an outcome unless every message is stored.
+    let each = if line.world.inbox() { 1 } else { 2 };
+    line.run(1 + each * waiting.len()).await;
+    for id in ["suspect", "a", "b", "c"] {
+        assert_eq!((line.effects(id).await, line.desk.runs(id)), (1, 1), "{id}");
+    }
+}
+
+/// The messages of a failing batch run one at a time. Another worker has those that wait before the one that runs ends.
+pub async fn a_drain_releases_what_waits_to_run_alone<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let second = |id, act| Order::new(id, &[Act::Fail, act]);
+    [second("a", Act::Wait), second("b", Act::Ok), Order::ok("c")].into_iter().for_each(|order| line.publish(order));
+    let linger = Duration::from_millis(300);
+    let worker = line.start_with(Settings { concurrency: 1, linger, ..Settings::default() });
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    let ended = worker.shut_down();
+    soon(line.queue.released(2)).await;
+    line.desk.go.send_replace(true);
+    soon(ended).await.unwrap().unwrap();
+    // The others are stored first, because they come again.
+    line.run(1 + 2 * 2).await;
+    for id in ["a", "b", "c"] {
+        assert_eq!(line.effects(id).await, 1, "{id}");
+    }
 }
 
 /// A handler that does not end is rolled back: nothing of it is written, and no attempt is charged.

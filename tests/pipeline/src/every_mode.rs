@@ -217,6 +217,7 @@ macro_rules! __pipeline_in_every_mode {
             // drain
             a_drain_finishes_what_runs_and_releases_the_rest
             a_drain_releases_what_waits_for_a_lane_at_once
+            a_drain_beside_a_suspect_releases_what_waits
             a_lost_broker_is_opened_again
             a_broker_that_refuses_is_tried_again
             // crashes
