@@ -72,7 +72,8 @@ impl<S: Store> Pipeline<S> {
         let finish = async |(arrival, ended, span): (Arrival<A>, Ended, Span)| {
             self.finish(arrival, ended, parked).instrument(span).await;
         };
-        stream::iter(done).for_each_concurrent(None, finish).await;
+        let mut waiting: Vec<&mut A> = alone.iter_mut().map(|arrival| &mut arrival.acker).collect();
+        extended(&mut waiting, stream::iter(done).for_each_concurrent(None, finish)).await;
         let deliver = async |arrival: Arrival<A>| self.deliver(room, arrival, parked).await;
         stream::iter(alone).for_each_concurrent(None, deliver).await;
     }

@@ -35,6 +35,7 @@ macro_rules! pipeline_suite {
             copies_and_conflicts_in_a_batch_are_known
             the_leases_of_what_runs_together_are_extended
             the_leases_of_what_waits_to_run_alone_are_extended
+            an_ack_that_is_answered_late_costs_its_neighbours_no_lease
             a_batch_lingers_for_what_comes
             a_batch_handler_gets_what_is_new
             a_batch_refuses_an_order
