@@ -97,6 +97,11 @@ pub trait AckTap: Send + 'static {
 
     /// Runs before [`Acker::stored`].
     fn stored(&mut self) {}
+
+    /// Replaces [`Acker::extend`].
+    fn extend<A: Acker>(&mut self, acker: &mut A) -> impl Future<Output = Result<(), BoxError>> + Send {
+        acker.extend()
+    }
 }
 
 /// Changes nothing.
@@ -210,7 +215,7 @@ impl<A: Acker, T: AckTap> Acker for TappedAcker<A, T> {
     }
 
     fn extend(&mut self) -> impl Future<Output = Result<(), BoxError>> + Send {
-        self.acker.extend()
+        self.tap.extend(&mut self.acker)
     }
 
     fn is_live(&self) -> bool {

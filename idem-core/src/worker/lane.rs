@@ -10,7 +10,7 @@ use async_channel::{Receiver, Sender};
 use futures_util::future::join_all;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::park::{Arrival, Parked};
 use crate::runtime::{LOOKS, Pipeline, at, extend_all};
@@ -53,7 +53,7 @@ pub(crate) async fn store<S: Store, A: Acker>(
         async move { deliver(&pipeline, &mut batch, permit, &parked).await }
     };
     loop {
-        let look = waiting.front().and_then(|first| Some(looked + first.acker.lease()? / LOOKS));
+        let beat = waiting.front().and_then(|first| Some(first.acker.lease()? / LOOKS));
         tokio::select! {
             biased;
             Some(_) = working.join_next() => {}
@@ -63,8 +63,10 @@ pub(crate) async fn store<S: Store, A: Acker>(
                 Ok(arrival) => waiting.push_back(arrival),
                 Err(_) => break,
             },
-            () = at(look) => {
-                extend_all(waiting.iter_mut().map(|arrival| &mut arrival.acker)).await;
+            () = at(beat.map(|beat| looked + beat)) => {
+                let extended = extend_all(waiting.iter_mut().map(|arrival| &mut arrival.acker));
+                // A client that never answers must not keep all others from being stored.
+                let _ = timeout(beat.unwrap_or_default(), extended).await;
                 looked = Instant::now();
             }
             Ok(permit) = permits.clone().acquire_owned(), if !waiting.is_empty() => {

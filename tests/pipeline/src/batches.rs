@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use idem_core::store::{ClaimState, Consumers, Identity, Transactions};
-use idem_core::{Codec, DecodeError, Delivery, Fingerprint, HasConnection, Json, Key, Reason};
+use idem_core::{Acker, BoxError, Codec, DecodeError, Delivery, Fingerprint, HasConnection, Json, Key, Reason};
 use tokio::sync::watch;
 
 use idem_conformance::soon;
 use idem_conformance::store::{Setup, World};
-use idem_test::Tapped;
 use idem_test::harness::Crash;
+use idem_test::tap::{AckTap, Tap, Tapped};
 
 use super::crashes::{order, trial};
 use super::duplicates::Witness;
 use super::line::Line;
+use super::neighbours::has_effect;
 use super::orders::{Act, Order};
 use super::running::Running;
 use super::settings::Settings;
@@ -30,6 +31,11 @@ const BEFORE: usize = 3;
 /// meanwhile are stored together, after the earlier ones.
 async fn blocked<W: World>(line: &Line<W>) -> (Running, <W::Store as Transactions>::Txn) {
     let worker = line.start_with(wide());
+    (worker, blocked_too(line).await)
+}
+
+/// Does the same with a worker that runs.
+async fn blocked_too<W: World>(line: &Line<W>) -> <W::Store as Transactions>::Txn {
     line.publish(Order::ok("before 0"));
     line.outcomes(1).await;
     soon(line.queue.idle()).await;
@@ -46,7 +52,7 @@ async fn blocked<W: World>(line: &Line<W>) -> (Running, <W::Store as Transaction
             soon(wait).await;
         }
     }
-    (worker, block)
+    block
 }
 
 /// Begins a transaction beside which nothing more is written to the inbox.
@@ -242,6 +248,39 @@ pub async fn the_leases_of_a_batch_are_extended<W: World>(world: W) {
     worker.stop().await;
     let counts = line.queue.counts();
     assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (BEFORE + 20, 0, 0));
+}
+
+/// A broker that answers no extension.
+struct Silent;
+
+impl Tap for Silent {
+    type Ack = Self;
+
+    fn receive(&mut self, delivery: Delivery) -> (Delivery, Self) {
+        (delivery, Self)
+    }
+}
+
+impl AckTap for Silent {
+    async fn extend<A: Acker>(&mut self, _: &mut A) -> Result<(), BoxError> {
+        std::future::pending().await
+    }
+}
+
+/// What waits to be stored is stored although its lease cannot be extended.
+pub async fn an_extension_without_an_answer_keeps_nothing_from_being_stored<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let lease = Duration::from_secs(1);
+    line.broker.lease(Some(lease));
+    let worker = line.start_at(Tapped::new(line.queue.clone(), Silent), wide());
+    let block = blocked_too(&line).await;
+    line.publish(Order::ok("a"));
+    soon(line.queue.delivered(BEFORE + 1)).await;
+    // The duration itself is tested: an extension has begun by then.
+    tokio::time::sleep(lease / 2).await;
+    line.store.rollback(block).await.unwrap();
+    has_effect(&line, "a").await;
+    worker.stop().await;
 }
 
 /// Storing a message wakes the worker that runs it: one after another, and many more than run at once.

@@ -22,6 +22,7 @@ macro_rules! pipeline_suite {
             a_locked_key_does_not_keep_its_batch
             a_claim_that_a_trigger_keeps_out_does_not_keep_its_batch
             the_leases_of_a_batch_are_extended
+            an_extension_without_an_answer_keeps_nothing_from_being_stored
             stored_messages_run_without_a_poll
             a_drain_releases_what_waits_to_be_stored_at_once
         }
