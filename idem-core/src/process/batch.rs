@@ -130,6 +130,7 @@ impl<S: Store> Pipeline<S> {
                 && first.identity.is_copy(work.identity.fingerprint)
             {
                 copies.push((work.at, first.at));
+                dropped("a message", work.job.take());
                 continue;
             }
             // With `.inbox()` there are no lanes, so none of its key runs.

@@ -25,6 +25,7 @@ use async_channel::Sender;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::Instrument;
 
+use crate::caught::dropped;
 use crate::park::{Arrival, Carried, Parked};
 use crate::registry::NoJob;
 use crate::run::{Failure, Work};
@@ -123,14 +124,15 @@ impl<S: Store> Pipeline<S> {
         };
         // Before the wait for a connection, and never in a lane: the delivery in front may run for as long as its
         // handler may.
-        if !carried.keys.take(&self.key_locks, [(work.identity.handler, &work.identity.key)]) {
-            return Ended::Park(Wait::Key);
-        }
+        let has_turn = carried.keys.take(&self.key_locks, [(work.identity.handler, &work.identity.key)]);
         // The row is the intent of its external call.
         let stores_first = self.stores_first(delivery) || work.route.external.is_some();
-        if stores_first || carried.charge.is_some() {
+        if !has_turn || stores_first || carried.charge.is_some() {
             // It does not run. The drop of a message is user code.
-            work.job = None;
+            dropped("a message", work.job.take());
+        }
+        if !has_turn {
+            return Ended::Park(Wait::Key);
         }
         // Not kept during another wait: a suspect that waits for it would keep out those that this delivery waits for.
         let beside = (room.is_none() && !stores_first).then_some(beside);
@@ -238,8 +240,7 @@ impl<S: Store> Pipeline<S> {
         };
         let running = Running::new(Permit::Direct(beside));
         let mut ended = running.during(&self.outage, pin!(self.run(slice::from_mut(work), &running))).await;
-        // The drop of a message is user code.
-        work.job = None;
+        dropped("a message", work.job.take());
         ended.pop().unwrap_or(Ended::Stopped)
     }
 }

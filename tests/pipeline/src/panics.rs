@@ -12,7 +12,7 @@ use idem_test::tap::{Tap, Tapped};
 
 use super::faulty::Do;
 use super::line::Line;
-use super::orders::Order;
+use super::orders::{Act, Order};
 use super::panicky::PanickyJson;
 use super::settings::Settings;
 
@@ -53,6 +53,23 @@ pub async fn a_codec_or_an_extractor_that_panics_is_a_failure_of_its_message<W: 
         assert!(row.error.contains(&format!("this {panics} panics")), "{}", row.error);
         assert_eq!((line.desk.runs(panics), line.effects(panics).await), (0, 0));
     }
+}
+
+/// A message that does not run drops its parameters all the same, and harms nobody.
+pub async fn a_copy_whose_parameter_panics_as_it_is_dropped_is_a_duplicate<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let order = || Order::new("a", &[Act::Wait]);
+    line.publish(order());
+    let worker = line.start();
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    line.publish(Publication::from(order()).header("panics", "drop"));
+    soon(line.queue.delivered(2)).await;
+    line.desk.go.send_replace(true);
+    let mut outcomes = line.outcomes(2).await;
+    worker.stop_once_idle(&line.queue).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["duplicate", "processed"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
 }
 
 /// The outcome stands, and the lanes go on.
