@@ -40,6 +40,8 @@ macro_rules! pipeline_suite {
             a_batch_lingers_for_what_comes
             a_batch_handler_gets_what_is_new
             a_batch_refuses_an_order
+            // panics
+            a_batch_drops_messages_that_panic_and_goes_on
             // unrecorded
             a_failure_that_is_not_recorded_yet_runs_in_no_batch
             // refusals

@@ -1,6 +1,8 @@
 //! Failures outside of handlers. A panic in a user's code costs its message, a panic in one of the worker's tasks ends
 //! the worker, and failing gauges cost nothing.
 
+use std::time::Duration;
+
 use idem_core::store::StoreError;
 use idem_core::{BackgroundTasks, BoxError, Delivery, Error, Reason, Source, SubscribeOptions};
 use tokio::sync::watch;
@@ -70,6 +72,21 @@ pub async fn a_copy_whose_parameter_panics_as_it_is_dropped_is_a_duplicate<W: Wo
     outcomes.sort();
     assert_eq!(outcomes, ["duplicate", "processed"]);
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
+}
+
+/// Its first message fails, so the others are dropped without having been called.
+pub async fn a_batch_drops_messages_that_panic_and_goes_on<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("fails", &[Act::Fail]));
+    for id in ["first", "second"] {
+        line.publish(Publication::from(Order::ok(id)).header("panics", "drop"));
+    }
+    line.publish(Order::ok("other"));
+    let settings = Settings { concurrency: 1, linger: Duration::from_millis(300), ..Settings::once() };
+    let mut outcomes = line.run_with(settings, 4).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["dead: exhausted", "dead: exhausted", "dead: exhausted", "processed"]);
+    assert_eq!(line.effects("other").await, 1);
 }
 
 /// The outcome stands, and the lanes go on.
