@@ -39,11 +39,8 @@ pub async fn a_drain_finishes_what_runs_and_releases_the_rest<W: World>(world: W
 
 /// Another worker has it before the handler of this one ends.
 pub async fn a_drain_releases_what_waits_for_a_lane_at_once<W: World>(world: W) {
-    if world.inbox() {
-        // Nothing waits for a lane.
-        return;
-    }
-    let line = Line::new(world).await;
+    // Otherwise nothing waits for a lane.
+    let Some(line) = Line::new_if(!world.inbox(), world).await else { return };
     line.publish(Order::new("runs", &[Act::Wait]));
     let worker = line.start_with(Settings { concurrency: 1, ..Settings::default() });
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();

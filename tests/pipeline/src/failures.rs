@@ -227,10 +227,7 @@ pub async fn a_nested_transaction_is_allowed<W: World>(world: W) {
 
 /// A transaction that lost against a concurrent one is retried in place, without a charge.
 pub async fn a_lost_race_is_retried_in_place<W: World>(world: W) {
-    if W::FEATURES.lost_race.is_none() {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.lost_race.is_some(), world).await else { return };
     line.publish(Order::new("a", &[Act::LostRace, Act::LostRace, Act::Ok]));
     assert_eq!(line.run(1).await, ["processed"]);
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 3));
@@ -241,10 +238,7 @@ pub async fn a_lost_race_is_retried_in_place<W: World>(world: W) {
 
 /// The number of retries is limited.
 pub async fn lost_races_without_end_are_a_failure<W: World>(world: W) {
-    if W::FEATURES.lost_race.is_none() {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.lost_race.is_some(), world).await else { return };
     let mut acts = vec![Act::LostRace; 6];
     acts.push(Act::Ok);
     line.publish(Order::new("a", &acts));
@@ -255,10 +249,7 @@ pub async fn lost_races_without_end_are_a_failure<W: World>(world: W) {
 /// A message that breaks its own connection, whatever it returns then: no attempt is charged, it runs alone, and after ten
 /// breaks it is dead. Other messages go on meanwhile.
 pub async fn a_message_that_breaks_its_connection_is_given_up_and_others_go_on<W: World>(world: W) {
-    if W::FEATURES.suicide.is_none() {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.suicide.is_some(), world).await else { return };
     let quietly = if line.world.batch() == 1 && !W::NATURAL { Act::SuicideOk } else { Act::Suicide };
     line.publish(Order::new("breaker", &[Act::Suicide, quietly].repeat(6)));
     let worker = line.start();

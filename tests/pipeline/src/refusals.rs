@@ -137,10 +137,7 @@ pub async fn a_drain_releases_what_the_database_refuses<W: World>(world: W) {
 
 /// A failure whose row is refused: the message is stored as soon as possible, and its handler does not run before that.
 pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: World>(world: W) {
-    if world.inbox() {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(!world.inbox(), world).await else { return };
     line.refuse("INSERT", "inbox_messages", Some("bad")).await;
     let (settings, shown) = watched(2);
     let tries = watch::Sender::new(0);
