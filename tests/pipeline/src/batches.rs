@@ -133,9 +133,7 @@ pub async fn available_messages_are_stored_together<W: World>(world: W) {
 /// Each ack is sent after the batch is committed, as seen through another connection.
 pub async fn a_batch_is_acked_after_its_commit<W: World>(world: W) {
     let line = Line::new(world).await;
-    for n in 0..30 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(0..30);
     let witness = Witness::new(&line.world);
     let acks = witness.acks();
     let worker = line.start_at(Tapped::new(line.queue.clone(), witness), wide());
@@ -236,9 +234,7 @@ pub async fn the_leases_of_a_batch_are_extended<W: World>(world: W) {
     let lease = Duration::from_secs(1);
     line.broker.lease(Some(lease));
     let (worker, block) = blocked(&line).await;
-    for n in 0..20 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(0..20);
     soon(line.queue.delivered(BEFORE + 20)).await;
     // There is no signal that no delivery goes back. One that is not extended has gone back by then.
     tokio::time::sleep(lease * 2).await;
@@ -291,9 +287,7 @@ pub async fn stored_messages_run_without_a_poll<W: World>(world: W) {
         line.publish(Order::ok(&n.to_string()));
         line.outcomes(n + 1).await;
     }
-    for n in 30..330 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(30..330);
     line.outcomes(330).await;
     worker.stop_once_idle(&line.queue).await;
     let effects = line.world.number(&format!("SELECT count(*) FROM {}", line.world.name("effects"))).await;

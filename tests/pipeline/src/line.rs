@@ -64,6 +64,11 @@ impl<W: World> Line<W> {
         self.broker.publish(QUEUE, message.into().event_type("Order"));
     }
 
+    /// Publishes events whose ids are these numbers.
+    pub(super) fn publish_numbers(&self, numbers: impl IntoIterator<Item: ToString>) {
+        numbers.into_iter().for_each(|number| self.publish(Order::ok(&number.to_string())));
+    }
+
     /// Publishes an event for the batch handler.
     pub(super) fn publish_batched(&self, message: impl Into<Publication>) {
         self.broker.publish(QUEUE, message.into().event_type("Batched"));

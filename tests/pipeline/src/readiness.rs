@@ -189,9 +189,7 @@ pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>
     let worker = line.start_over(hook, settings);
     let watched = Watched::of(shown).await;
     line.publish(Order::new("breaker", &[Act::Suicide, Act::Ok]));
-    for n in 0..20 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(0..20);
     line.outcomes(if line.world.inbox() { 21 } else { 22 }).await;
     until(async || line.effects("breaker").await != 0).await;
     watched.was_always_ready();

@@ -25,9 +25,7 @@ async fn a_handler_that_takes_longer_than_the_ack_wait_keeps_its_delivery() {
 #[tokio::test]
 async fn buffered_deliveries_keep_their_leases() {
     let Some(world) = World::new().await else { return };
-    for n in 0..4 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..4).await;
     let mut stream = world.open_for(4, KEPT).await;
     world.until(0, 4).await;
     let mut another = world.open_for(4, KEPT).await;

@@ -90,17 +90,13 @@ async fn a_release_without_a_connection_fails_at_once_and_is_not_sent_later() {
 async fn deliveries_buffered_before_the_loss_are_handed_out_or_redelivered_at_once() {
     let Some(world) = World::new().await else { return };
     let relay = Proxy::start(&world.url).await;
-    for n in 0..5 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..5).await;
     let mut stream = world.source().await;
     stream.subscribe(subscribe_options(5)).await.unwrap();
     drop(stream);
     // The ack wait is 30 seconds; nothing here waits that long.
     let mut stream = idem_nats::Nats::connect(relay.address()).await.unwrap().stream(&world.stream).await.unwrap();
-    for n in 5..10 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(5..10).await;
     stream.subscribe(subscribe_options(5)).await.unwrap();
     let mut held = vec![next(&mut stream).await];
     relay.cut();
@@ -168,9 +164,7 @@ async fn a_deleted_stream_fails_next_and_is_refused_by_name() {
 #[tokio::test]
 async fn opening_again_keeps_what_was_handed_out_and_releases_what_was_not() {
     let Some(world) = World::new().await else { return };
-    for n in 0..3 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..3).await;
     let mut stream = world.open(3).await;
     let (_, first) = next(&mut stream).await;
     drop(next(&mut stream).await);
@@ -205,9 +199,7 @@ async fn a_server_that_was_stopped_or_killed_goes_on_where_it_was() {
         let Some(mut server) = Server::start("jetstream: {}") else { return };
         let world = World::at(server.url()).await;
         world.make(|_| {}).await;
-        for n in 0..3 {
-            world.publish(n.to_string()).await;
-        }
+        world.publish_each(0..3).await;
         let mut stream = world.source().await.ack_wait(SHORT * 5);
         stream.subscribe(subscribe_options(2)).await.unwrap();
         next(&mut stream).await.1.ack().await.unwrap();

@@ -28,9 +28,7 @@ async fn a_cut_connection_fails_next_and_opens_again() {
 async fn deliveries_buffered_before_the_loss_are_not_delivered() {
     let Some(world) = World::new().await else { return };
     let relay = Relay::start(&world.url).await;
-    for n in 0..5 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..5).await;
     let mut queue = world.open_through(&relay, 5).await;
     let _first = next(&mut queue).await;
     world.until_ready(0).await;

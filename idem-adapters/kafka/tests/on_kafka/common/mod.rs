@@ -150,6 +150,13 @@ impl World {
         self.publish_to(0, payload).await;
     }
 
+    /// Publishes one message after another.
+    pub(crate) async fn publish_each(&self, payloads: impl IntoIterator<Item: ToString>) {
+        for payload in payloads {
+            self.publish(payload.to_string()).await;
+        }
+    }
+
     pub(crate) async fn publish_to(&self, partition: i32, payload: impl AsRef<[u8]>) {
         self.send(FutureRecord::<[u8], _>::to(&self.topic).partition(partition).payload(payload.as_ref())).await;
     }

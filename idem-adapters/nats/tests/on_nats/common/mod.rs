@@ -127,6 +127,13 @@ impl World {
         self.publish_with(payload, HeaderMap::new()).await;
     }
 
+    /// Publishes one message after another.
+    pub(crate) async fn publish_each(&self, payloads: impl IntoIterator<Item: ToString>) {
+        for payload in payloads {
+            self.publish(payload.to_string()).await;
+        }
+    }
+
     pub(crate) async fn publish_with(&self, payload: impl AsRef<[u8]>, headers: HeaderMap) {
         let payload = payload.as_ref().to_vec().into();
         self.jetstream.publish_with_headers(self.subject(), headers, payload).await.unwrap().await.unwrap();

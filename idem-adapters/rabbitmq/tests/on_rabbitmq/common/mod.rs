@@ -143,6 +143,13 @@ impl World {
         self.publish_with(payload, BasicProperties::default()).await;
     }
 
+    /// Publishes one message after another.
+    pub(crate) async fn publish_each(&self, payloads: impl IntoIterator<Item: ToString>) {
+        for payload in payloads {
+            self.publish(payload.to_string()).await;
+        }
+    }
+
     pub(crate) async fn publish_with(&self, payload: impl AsRef<[u8]>, properties: BasicProperties) {
         let options = BasicPublishOptions { mandatory: true, ..Default::default() };
         let name = self.queue.as_str().into();
