@@ -54,11 +54,7 @@ async fn a_connection_that_says_nothing_any_more_is_noticed() {
 
 #[tokio::test]
 async fn an_ack_waits_for_the_next_connection() {
-    let Some(world) = World::new().await else { return };
-    let relay = Proxy::start(&world.url).await;
-    world.publish("x").await;
-    let mut stream = world.open_through(&relay, 4).await;
-    let (_, acker) = next(&mut stream).await;
+    let Some((world, relay, mut stream, acker)) = World::delivered_through(4).await else { return };
     relay.refuse(true);
     loss(&mut stream).await;
     let ack = tokio::spawn(acker.ack());
@@ -72,11 +68,7 @@ async fn an_ack_waits_for_the_next_connection() {
 
 #[tokio::test]
 async fn a_release_without_a_connection_fails_at_once_and_is_not_sent_later() {
-    let Some(world) = World::new().await else { return };
-    let relay = Proxy::start(&world.url).await;
-    world.publish("x").await;
-    let mut stream = world.open_through(&relay, 1).await;
-    let (_, acker) = next(&mut stream).await;
+    let Some((_world, relay, mut stream, acker)) = World::delivered_through(1).await else { return };
     relay.refuse(true);
     loss(&mut stream).await;
     assert!(timeout(SHORT, acker.release()).await.unwrap().is_err());
@@ -114,10 +106,7 @@ async fn deliveries_buffered_before_the_loss_are_handed_out_or_redelivered_at_on
 
 #[tokio::test]
 async fn a_deleted_consumer_fails_next_and_is_recreated() {
-    let Some(world) = World::new().await else { return };
-    world.publish("x").await;
-    let mut stream = world.open(4).await;
-    let (_, acker) = next(&mut stream).await;
+    let Some((world, mut stream, acker)) = World::delivered(4).await else { return };
     world.delete_consumer().await;
     loss(&mut stream).await;
     loss(&mut stream).await;
@@ -126,7 +115,7 @@ async fn a_deleted_consumer_fails_next_and_is_recreated() {
     stream.subscribe(subscribe_options(4)).await.unwrap();
     assert!(!acker.is_live());
     let (delivery, _new) = next(&mut stream).await;
-    assert_eq!(delivery.payload(), "x");
+    assert_eq!(delivery.payload(), "a");
     // The number still refers to the same message.
     assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
     assert_eq!(world.info().await.num_ack_pending, 0);

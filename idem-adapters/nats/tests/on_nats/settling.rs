@@ -52,10 +52,7 @@ async fn unsettled_deliveries_are_redelivered_after_the_close_and_cannot_be_sett
 
 #[tokio::test]
 async fn a_delivery_outlives_a_source_that_was_dropped() {
-    let Some(world) = World::new().await else { return };
-    world.publish("x").await;
-    let mut stream = world.open(1).await;
-    let (_, acker) = next(&mut stream).await;
+    let Some((_world, stream, acker)) = World::delivered(1).await else { return };
     drop(stream);
     assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
 }
