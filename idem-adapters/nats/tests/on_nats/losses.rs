@@ -10,23 +10,6 @@ use idem_core::{Acker, Settled, Source};
 use idem_nats::Start;
 use tokio::time::timeout;
 
-#[tokio::test]
-async fn a_cut_connection_fails_next_and_opens_again() {
-    let Some(world) = World::new().await else { return };
-    let relay = Proxy::start(&world.url).await;
-    let mut stream = world.open_through(&relay, 4).await;
-    relay.refuse(true);
-    let error = loss(&mut stream).await;
-    assert!(error.to_string().contains(&world.stream), "{error}");
-    loss(&mut stream).await;
-    let error = stream.subscribe(subscribe_options(4)).await.unwrap_err();
-    assert!(texts(error.as_ref()).contains("check that the server runs"), "{error}");
-    relay.refuse(false);
-    stream.subscribe(subscribe_options(4)).await.unwrap();
-    world.publish("x").await;
-    assert_eq!(next(&mut stream).await.0.payload(), "x");
-}
-
 /// async-nats would reconnect by itself before the loss is noticed.
 #[tokio::test]
 async fn a_loss_that_is_over_at_once_fails_next_at_once_all_the_same() {
