@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod captured;
+pub mod certificates;
 mod proxy;
 pub mod relay;
 mod server;

@@ -5,10 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::common::login::{Secure, token};
 use crate::common::{LONG, World, next, options, subscribe_options};
-use idem_conformance::texts;
+use idem_conformance::{certificates, texts};
 use idem_core::{Acker, Error, Source};
 use idem_kafka::{Credentials, Kafka, Options, Token};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
 const SENTINEL: &str = "s3ntinel";
 
@@ -97,9 +96,7 @@ async fn a_wrong_token_over_tls_is_refused_and_not_shown() {
 async fn a_broker_of_an_unknown_authority_or_under_another_name_is_refused_before_a_login() {
     let Some(world) = World::empty().await else { return };
     let Some(Secure { address, ca }) = world.secure_login("SCRAM-SHA-512").await else { return };
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let other = params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem();
+    let other = certificates::authority("another CA").pem();
     let by_number = address.replace("localhost", "127.0.0.1");
     for options in
         [Kafka::options(&address).tls(), Kafka::options(&address).tls_ca(other), Kafka::options(&by_number).tls_ca(ca)]
