@@ -59,8 +59,8 @@ impl Watch {
     }
 
     /// Records that a message arrives or is published; it is settled when the returned value is dropped.
-    pub(crate) fn take(&self, event: Event, id: u64) -> InHand {
-        InHand::begin(event, Event::Settled, id, &self.journal)
+    pub(crate) fn take(&self, id: u64) -> InHand {
+        InHand::begin(Event::Delivered, Event::Settled, id, &self.journal)
     }
 
     /// Kills the process if the demo asks for it.
@@ -106,8 +106,7 @@ impl Tap for Watch {
     }
 
     fn receive(&mut self, delivery: Delivery) -> (Delivery, WatchAck) {
-        let came = if delivery.redelivered() { Event::Redelivered } else { Event::Delivered };
-        let in_hand = self.take(came, id(&delivery));
+        let in_hand = self.take(id(&delivery));
         let order = serde_json::from_slice::<Order>(delivery.payload());
         let has_effect = order.is_ok_and(|order| order.has_key() && order.fate.end() == End::Effect);
         (delivery, WatchAck { in_hand, has_effect, stored: false, watch: self.clone() })
@@ -151,7 +150,7 @@ impl SinkTap for Watch {
 
     async fn publish<K: Sink>(&self, sink: &K, message: &StagedMessage) -> Result<(), SinkError> {
         let id = id_of(message.payload()).ok_or_else(|| SinkError::message("no message of the demo"))?;
-        let _in_hand = self.take(Event::Delivered, id);
+        let _in_hand = self.take(id);
         self.signals.wait().await;
         sink.publish(message).await?;
         self.failpoint(id).await.map_err(SinkError::broker)
