@@ -224,7 +224,7 @@ async fn a_topic_that_is_recreated_while_it_runs_is_an_error_and_never_a_jump() 
     world.publish_each(0..3).await;
     // With default options, which do not refresh the metadata within the time of the test.
     let kafka = Kafka::connect(&world.brokers).await.unwrap();
-    let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
+    let mut topic = world.topic_of(&kafka).await;
     topic.subscribe(subscribe_options(8)).await.unwrap();
     for _ in 0..3 {
         next(&mut topic).await.1.ack().await.unwrap();

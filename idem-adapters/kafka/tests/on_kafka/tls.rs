@@ -2,10 +2,10 @@
 #![cfg(feature = "ssl")]
 
 use crate::common::relay::{pass, places};
-use crate::common::{World, next, options, subscribe_options};
+use crate::common::{World, options};
 use idem_conformance::certificates::{self, Authority, acceptor, identity, named, run_out};
 use idem_conformance::texts;
-use idem_core::{Error, Source};
+use idem_core::Error;
 use idem_kafka::Kafka;
 use rcgen::{CertificateParams, KeyPair};
 use tokio::net::{TcpListener, TcpStream};
@@ -54,11 +54,7 @@ async fn a_broker_with_a_certificate_of_the_private_ca_is_accepted() {
     let Some(world) = World::new().await else { return };
     let ca = ca();
     let broker = server(&ca, "localhost", &world.brokers).await;
-    world.publish("x").await;
-    let kafka = options(&broker).tls_ca(ca.pem()).connect().await.unwrap();
-    let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
-    topic.subscribe(subscribe_options(1)).await.unwrap();
-    assert_eq!(next(&mut topic).await.0.payload(), "x");
+    world.consume(&options(&broker).tls_ca(ca.pem()).connect().await.unwrap()).await;
 }
 
 #[tokio::test]
@@ -84,12 +80,9 @@ async fn a_client_with_a_certificate_consumes_where_brokers_ask_for_one() {
     let Some(world) = World::new().await else { return };
     let ca = ca();
     let broker = serve(&ca, named("localhost"), Some(&ca), &world.brokers).await;
-    world.publish("x").await;
     let (certificate, key) = identity(&ca, named("billing.example"));
     let kafka = options(&broker).tls_ca(ca.pem()).tls_identity(certificate, key).connect().await.unwrap();
-    let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
-    topic.subscribe(subscribe_options(1)).await.unwrap();
-    assert_eq!(next(&mut topic).await.0.payload(), "x");
+    world.consume(&kafka).await;
 }
 
 #[tokio::test]
