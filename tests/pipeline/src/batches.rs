@@ -13,7 +13,7 @@ use idem_test::tap::{AckTap, Tap, Tapped};
 
 use super::crashes::{order, trial};
 use super::duplicates::Witness;
-use super::line::Line;
+use super::line::{Line, sorted};
 use super::neighbours::has_effect;
 use super::orders::{Act, Order};
 use super::running::Running;
@@ -75,8 +75,7 @@ pub async fn a_copy_in_a_batch_is_a_duplicate<W: World>(world: W) {
     soon(line.queue.delivered(BEFORE + 5)).await;
     assert_eq!(line.queue.counts().acks, 1, "nothing more is stored");
     line.store.rollback(block).await.unwrap();
-    let mut outcomes = line.outcomes(BEFORE + 5).await;
-    outcomes.sort();
+    let outcomes = sorted(line.outcomes(BEFORE + 5).await);
     assert_eq!(outcomes[..2], ["duplicate", "duplicate"]);
     assert_eq!(line.queue.counts().stored, BEFORE + 3, "what had no claim is reported to the source");
     assert!(outcomes[2..].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
@@ -97,8 +96,7 @@ pub async fn a_conflict_in_a_batch_is_dead_beside_the_first<W: World>(world: W) 
     }
     soon(line.queue.delivered(BEFORE + 5)).await;
     line.store.rollback(block).await.unwrap();
-    let mut outcomes = line.outcomes(BEFORE + 5).await;
-    outcomes.sort();
+    let outcomes = sorted(line.outcomes(BEFORE + 5).await);
     assert_eq!(outcomes[..3], ["dead: conflict", "dead: conflict", "duplicate"]);
     worker.stop_once_idle(&line.queue).await;
     let dead = line.one_dead().await;

@@ -15,7 +15,7 @@ use idem_test::Publication;
 use idem_test::harness::{Crash, Trial};
 
 use super::desk::Desk;
-use super::line::Line;
+use super::line::{Line, sorted};
 use super::long_outages::row_becomes;
 use super::orders::{Act, Order, Orders};
 use super::settings::Settings;
@@ -131,9 +131,7 @@ pub async fn a_row_with_two_starts_has_the_process_to_itself<W: World>(world: W)
     never_runs(&line, "neighbour").await;
     assert!(line.dead().await.is_empty(), "its key was computed");
     line.desk.go.send_replace(true);
-    let mut outcomes = line.outcomes(3).await;
-    outcomes.sort();
-    assert_eq!(outcomes, ["dead: no key", "processed", "processed"]);
+    assert_eq!(sorted(line.outcomes(3).await), ["dead: no key", "processed", "processed"]);
     worker.stop().await;
     assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
 }

@@ -308,6 +308,12 @@ impl<W: World> Line<W> {
     }
 }
 
+/// Outcomes whose order is not certain.
+pub(super) fn sorted<T: Ord>(mut outcomes: Vec<T>) -> Vec<T> {
+    outcomes.sort();
+    outcomes
+}
+
 /// An outcome as text, without the delays, which jitter varies.
 fn word(outcome: &Outcome) -> String {
     match outcome {

@@ -9,7 +9,7 @@ use idem_conformance::store::World;
 use idem_test::harness::Crash;
 
 use super::crashes::{order, trial};
-use super::line::Line;
+use super::line::{Line, sorted};
 use super::orders::{Act, Order};
 use super::running::Running;
 use super::settings::Settings;
@@ -62,9 +62,7 @@ pub(super) async fn let_go<W: World>(line: &Line<W>, published: usize) {
 pub(super) async fn ends<W: World>(line: &Line<W>, worker: Running, outcomes: usize) -> Vec<String> {
     line.outcomes(outcomes + 2).await;
     worker.stop_once_idle(&line.queue).await;
-    let mut outcomes = line.outcomes(outcomes + 2).await;
-    outcomes.sort();
-    outcomes
+    sorted(line.outcomes(outcomes + 2).await)
 }
 
 pub(super) fn numbers(to: usize) -> Vec<Order> {
