@@ -5,7 +5,7 @@
 //! | [`broker`] | tests that need a queue and its faults |
 //! | [`harness`] | users: runs one handler under every kind of delivery and crash |
 //! | [`provider`] | a payment provider, for tests of external calls |
-//! | [`tap`] | a source or a sink that wraps another one and overrides what a test needs |
+//! | [`tap`] | a source that wraps another one and overrides what a test needs |
 //! | `sink` | a sink in memory, for tests of relays |
 //! | `tapped_store`, `trace` | a store that wraps another one, and can write what it does |
 //!

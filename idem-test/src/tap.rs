@@ -226,6 +226,7 @@ impl<A: Acker, T: AckTap> Acker for TappedAcker<A, T> {
 }
 
 /// The calls that [`TappedSink`] changes. Each method gets the wrapped sink and forwards the call by default.
+#[doc(hidden)]
 pub trait SinkTap: Send + Sync + 'static {
     /// Replaces [`Sink::open`].
     fn open<K: Sink>(&self, sink: &K) -> impl Future<Output = Result<(), SinkError>> + Send {
@@ -243,6 +244,7 @@ pub trait SinkTap: Send + Sync + 'static {
 }
 
 /// A sink that forwards all calls to the wrapped sink through its tap.
+#[doc(hidden)]
 #[derive(Debug, Clone)]
 pub struct TappedSink<K, T> {
     sink: K,
