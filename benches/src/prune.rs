@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use anyhow::Result;
 use idem::Postgres;
-use serde::Serialize;
 
 use crate::case::{Size, Work};
 use crate::message;
@@ -15,7 +14,7 @@ use crate::sides::{LANES, Sides};
 use crate::tables::run;
 use crate::worker::{Handler, How};
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct Prune {
     claims: u64,
     /// Claims per second without other load.

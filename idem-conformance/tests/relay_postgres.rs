@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use idem_conformance::store::{Setup, World};
 use idem_core::store::{LeaseRequest, OutboxRead, OutboxRow, OutboxRows, Page, PublishFailure, RowRef};
 use idem_core::{Outgoing, Postgres, Relay, RetryPolicy, Sink, SinkError, StagedMessage, StoreOutbox};
-use idem_test::{MemorySink, Reply};
+use idem_test::tap::SinkTap;
+use idem_test::{MemorySink, Reply, TappedSink};
 use sqlx::{Connection, PgConnection, raw_sql};
 use uuid::Uuid;
 use world::PostgresWorld;
@@ -106,26 +107,15 @@ async fn messages_that_cannot_be_deleted_are_published_again_after_a_while() {
     relay.abort();
 }
 
-/// A sink that takes some time for each message.
-#[derive(Clone, Default)]
-struct SlowSink(MemorySink);
+/// A sink takes some time for each message.
+struct Slow;
 
-impl Sink for SlowSink {
-    fn system(&self) -> &'static str {
-        "memory"
-    }
-
-    fn name(&self) -> &str {
-        "slow"
-    }
-
-    async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
-        self.0.publish(message).await?;
+impl SinkTap for Slow {
+    async fn publish<K: Sink>(&self, sink: &K, message: &StagedMessage) -> Result<(), SinkError> {
+        sink.publish(message).await?;
         tokio::time::sleep(Duration::from_millis(10)).await;
         Ok(())
     }
-
-    async fn close(&self) {}
 }
 
 /// A transaction with many messages commits behind later ones, and the broker is slow: what is not read yet of it is in
@@ -134,22 +124,22 @@ impl Sink for SlowSink {
 async fn a_late_transaction_of_many_messages_is_not_jumped_over() {
     let Some((world, store, mut own)) = scene().await else { return };
     let outbox = store.outbox("billing");
-    let sink = SlowSink::default();
-    let relay = Relay::new("billing", store.clone(), sink.clone()).concurrency(1);
+    let sink = MemorySink::new();
+    let relay = Relay::new("billing", store.clone(), TappedSink::new(sink.clone(), Slow)).concurrency(1);
     let relay = tokio::spawn(relay.run_until(std::future::pending()));
     let message = |text: String| Outgoing::new("orders", text).key("k");
     let mut first = PgConnection::connect(&world.url).await.unwrap();
     let mut late = first.begin().await.unwrap();
     outbox.stage(&mut late, (0..500).map(|n| message(format!("{n:03}")))).await.unwrap();
     stage(&outbox, &mut own, [message("before".to_owned())]).await;
-    sink.0.wait_for(|sink| sink.published().len() == 1).await;
+    sink.wait_for(|sink| sink.published().len() == 1).await;
     late.commit().await.unwrap();
     // The floors advance, while most of it is not read yet.
     tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(sink.0.published().len() < 450, "the broker is too quick for this test");
+    assert!(sink.published().len() < 450, "the broker is too quick for this test");
     stage(&outbox, &mut own, [message("later".to_owned())]).await;
-    tokio::time::timeout(Duration::from_secs(25), sink.0.wait_for(|sink| sink.published().len() == 502)).await.unwrap();
-    let texts = texts(&sink.0).split_off(1);
+    tokio::time::timeout(Duration::from_secs(25), sink.wait_for(|sink| sink.published().len() == 502)).await.unwrap();
+    let texts = texts(&sink).split_off(1);
     assert!(texts.is_sorted() && texts.len() == 501, "{texts:?}");
     relay.abort();
 }

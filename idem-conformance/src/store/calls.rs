@@ -269,10 +269,7 @@ pub async fn calls_of_all_handlers_are_taken_by_their_age<W: World>(world: W) {
 
 /// Where a database has one writer, that wait can be longer than a call may take to begin.
 pub async fn a_lease_of_a_call_begins_once_its_take_has_the_connection<W: World>(world: W) {
-    if W::FEATURES.concurrent {
-        return;
-    }
-    let stage = Stage::new(world).await;
+    let Some(stage) = Stage::new_if(!W::FEATURES.concurrent, world).await else { return };
     store(&stage, "a").await;
     let (held, callers) = (stage.begin().await, [caller(stage.handler)]);
     let mut take = pin!(stage.store.take_calls(&callers, 1, None, Uuid::new_v4()));

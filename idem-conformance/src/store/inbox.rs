@@ -194,10 +194,7 @@ pub async fn taken_finds_what_a_take_has_taken<W: World>(world: W) {
 /// The lease covers only the wait before the start: a running row is locked, so `take`, `poll_due` and
 /// `dead_letter_crashed` skip it.
 pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let stage = Stage::new(world).await;
+    let Some(stage) = Stage::new_if(W::FEATURES.concurrent, world).await else { return };
     stage.schedule("a").await;
     stage.take_one(RowKind::Ordinary).await;
     stage.rows_earlier(LEASE * 10).await;

@@ -106,10 +106,7 @@ pub async fn many_claims_that_are_read_are_kept<W: World>(world: W) {
 
 /// One blocked claim fails all of them, within the lock timeout whatever its position, and leaves the others free.
 pub async fn a_claim_that_is_held_up_fails_all_of_many<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    if !W::FEATURES.concurrent {
-        return;
-    }
+    let Some(stage) = Stage::new_if(W::FEATURES.concurrent, world).await else { return };
     let all = [stage.id("a"), stage.id("b"), stage.id("c")];
     for held in ["a", "b", "c"] {
         let first = stage.claimed(&stage.id(held)).await;
@@ -160,10 +157,7 @@ const KEYS: usize = 400;
 /// A batch that waits for its first key holds none of the others. In any other order, two batches could each hold a
 /// claim that the other one waits for.
 pub async fn many_claims_are_made_in_their_order<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    if !W::FEATURES.concurrent {
-        return;
-    }
+    let Some(stage) = Stage::new_if(W::FEATURES.concurrent, world).await else { return };
     let all = sorted((0..KEYS).map(|n| one_of(stage.handler, 0, n)).collect());
     let first = stage.claimed(&all[0]).await;
     let is_done = AtomicBool::new(false);

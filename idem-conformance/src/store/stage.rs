@@ -30,6 +30,11 @@ impl<W: World> Stage<W> {
         Self::with(world, Setup::default()).await
     }
 
+    /// The same where a case can run: `None` ends it.
+    pub(super) async fn new_if(can_run: bool, world: W) -> Option<Self> {
+        if can_run { Some(Self::new(world).await) } else { None }
+    }
+
     pub(super) async fn with(world: W, setup: Setup) -> Self {
         let store = world.store(setup).await.unwrap();
         // Without a constraint, so that only the claim prevents a second effect.

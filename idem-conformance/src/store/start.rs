@@ -76,10 +76,7 @@ pub async fn a_second_start_is_false<W: World>(world: W) {
 
 /// While a row runs, its claim is being updated. A copy finds the committed claim at once and reads that it is waiting.
 pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let stage = Stage::new(world).await;
+    let Some(stage) = Stage::new_if(W::FEATURES.concurrent, world).await else { return };
     stage.schedule("a").await;
     let row = stage.take_one(RowKind::Ordinary).await;
     let running = stage.started(&row).await;

@@ -106,10 +106,7 @@ pub async fn leases_are_extended_by_token<W: World>(world: W) {
 
 /// A running row is locked: extending its lease would wait for its handler.
 pub async fn to_extend_a_lease_never_waits_for_a_row_that_runs<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let stage = Stage::new(world).await;
+    let Some(stage) = Stage::new_if(W::FEATURES.concurrent, world).await else { return };
     stage.schedule("a").await;
     let row = stage.take_one(RowKind::Ordinary).await;
     let running = stage.started(&row).await;

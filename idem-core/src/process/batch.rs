@@ -80,9 +80,7 @@ impl<S: Store> Pipeline<S> {
     /// Runs those that can run together, then stores those that can be stored together, and returns what became of each
     /// delivery; `Again` for those that are processed alone.
     async fn try_together(&self, batch: &mut [(&Delivery, &mut Carried)], spans: &[Span]) -> Vec<Ended> {
-        // A drain does not wait for a suspect that has the process to itself.
-        let beside = self.draining.run_until_cancelled(self.suspect_lock.direct()).await;
-        let Some(beside) = beside.filter(|_| !self.draining.is_cancelled() && self.outage.is_up()) else {
+        let Some(beside) = self.direct().await.filter(|_| self.outage.is_up()) else {
             // Nothing begins now, and a drain releases what is parked.
             return batch.iter().map(|_| Ended::Park(Wait::Free)).collect();
         };
@@ -132,6 +130,7 @@ impl<S: Store> Pipeline<S> {
                 && first.identity.is_copy(work.identity.fingerprint)
             {
                 copies.push((work.at, first.at));
+                dropped("a message", work.job.take());
                 continue;
             }
             let is_other = first.is_some();

@@ -25,6 +25,7 @@ use async_channel::Sender;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::Instrument;
 
+use crate::caught::dropped;
 use crate::park::{Arrival, Carried, Parked};
 use crate::registry::NoJob;
 use crate::run::{Failure, Work};
@@ -50,9 +51,7 @@ impl<S: Store> Pipeline<S> {
             tracing::debug!("the delivery was lost; the broker redelivers it");
             return;
         }
-        let ended = if self.draining.is_cancelled() {
-            Ended::Stopped
-        } else if self.routes.are_several(delivery) {
+        let ended = if self.routes.are_several(delivery) {
             pin!(self.fan_out(room, delivery, carried)).await
         } else {
             pin!(self.attempt(room, delivery, carried)).await
@@ -111,7 +110,7 @@ impl<S: Store> Pipeline<S> {
     async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Ended {
         // Decode, key: never beside a suspect that has the process to itself. The code of a codec, a key or a fingerprint may end
         // the process as well, and the suspect would be blamed.
-        let beside = self.suspect_lock.direct().await;
+        let Some(beside) = self.direct().await else { return Ended::Stopped };
         let decoded = self.decode(delivery);
         carried.key = decoded.as_ref().ok().map(|work| work.identity.key.clone());
         let mut work = match decoded {
@@ -119,24 +118,25 @@ impl<S: Store> Pipeline<S> {
             Err(NoJob::Unprepared) => return Ended::Park(Wait::Codec),
             Err(NoJob::Unfit(unfit)) => {
                 drop(beside);
-                let _room = self.room(room, delivery).await;
+                let Some(_room) = self.room(room, delivery).await else { return Ended::Stopped };
                 return self.store(&self.unfit(delivery, Failure::unfit(unfit))).await;
             }
         };
         // Before the wait for a connection, and never in a lane: the delivery in front may run for as long as its
         // handler may.
-        if !carried.keys.take(&self.key_locks, [(work.identity.handler, &work.identity.key)]) {
-            return Ended::Park(Wait::Key);
-        }
+        let has_turn = carried.keys.take(&self.key_locks, [(work.identity.handler, &work.identity.key)]);
         // The row is the intent of its external call.
         let stores_first = self.stores_first(delivery) || work.route.external.is_some();
-        if stores_first || carried.charge.is_some() {
+        if !has_turn || stores_first || carried.charge.is_some() {
             // It does not run. The drop of a message is user code.
-            work.job = None;
+            dropped("a message", work.job.take());
+        }
+        if !has_turn {
+            return Ended::Park(Wait::Key);
         }
         // Not kept during another wait: a suspect that waits for it would keep out those that this delivery waits for.
         let beside = (room.is_none() && !stores_first).then_some(beside);
-        let _room = self.room(room, delivery).await;
+        let Some(_room) = self.room(room, delivery).await else { return Ended::Stopped };
         if !self.outage.is_up() {
             // Nothing can be written, and it must not keep a lane meanwhile.
             return Ended::Park(Wait::Free);
@@ -177,7 +177,7 @@ impl<S: Store> Pipeline<S> {
     /// preparation. Without its key there is no telling two messages apart, so it must not be stored for that one.
     async fn fan_out(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Ended {
         let routes: Vec<_> = self.routes.takers(delivery).collect();
-        let beside = self.suspect_lock.direct().await;
+        let Some(beside) = self.direct().await else { return Ended::Stopped };
         let (mut entries, is_unprepared) = self.shares(delivery, &routes);
         drop(beside);
         if is_unprepared {
@@ -192,7 +192,7 @@ impl<S: Store> Pipeline<S> {
         if entries.is_empty() {
             return Ended::Park(Wait::Codec);
         }
-        let _room = self.room(room, delivery).await;
+        let Some(_room) = self.room(room, delivery).await else { return Ended::Stopped };
         match self.store_shared(&entries).await {
             Ok(_) if is_unprepared => Ended::Park(Wait::Codec),
             Ok(Shared { outcomes, is_new }) => {
@@ -203,15 +203,23 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
+    /// Waits for the lock of what runs directly. `None` once the worker drains: another worker can have the delivery before a
+    /// suspect of this one ends.
+    async fn direct(&self) -> Option<Direct> {
+        self.draining.run_until_cancelled(self.suspect_lock.direct()).await
+    }
+
     /// Waits for permission to use one more connection. It comes from `room` if there is one. Otherwise only deliveries
     /// that are stored outside the lanes need a permit, since lanes have connections: redelivered messages without an
-    /// order, and all messages with `.inbox()`.
-    async fn room<'a>(&'a self, room: Option<&'a Semaphore>, delivery: &Delivery) -> Option<SemaphorePermit<'a>> {
-        if let Some(room) = room {
-            return room.acquire().await.ok();
-        }
+    /// order, and all messages with `.inbox()`. `None` if the worker drains before.
+    async fn room<'a>(
+        &'a self,
+        room: Option<&'a Semaphore>,
+        delivery: &Delivery,
+    ) -> Option<Option<SemaphorePermit<'a>>> {
         let beside_lanes = self.settings.order == DeliveryOrder::None && self.stores_first(delivery);
-        if beside_lanes { self.single_stores.acquire().await.ok() } else { None }
+        let Some(room) = room.or(beside_lanes.then_some(&self.single_stores)) else { return Some(None) };
+        self.draining.run_until_cancelled(room.acquire()).await.map(Result::ok)
     }
 
     /// Whether a delivery is stored in the inbox before it runs: each one with `.inbox()`, otherwise one that the broker has
@@ -225,15 +233,14 @@ impl<S: Store> Pipeline<S> {
     async fn run_directly(&self, beside: Option<Direct>, work: &mut Work<'_, S>) -> Ended {
         let beside = match beside {
             Some(beside) => beside,
-            None => self.suspect_lock.direct().await,
+            None => match self.direct().await {
+                Some(beside) => beside,
+                None => return Ended::Stopped,
+            },
         };
-        if self.draining.is_cancelled() {
-            return Ended::Stopped;
-        }
         let running = Running::new(Permit::Direct(beside));
         let mut ended = running.during(&self.outage, pin!(self.run(slice::from_mut(work), &running))).await;
-        // The drop of a message is user code.
-        work.job = None;
+        dropped("a message", work.job.take());
         ended.pop().unwrap_or(Ended::Stopped)
     }
 }

@@ -4,6 +4,7 @@ use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
+use crate::caught::dropped;
 use crate::registry::Job;
 use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Running};
@@ -52,6 +53,11 @@ pub(super) fn calls<'a, S: Store>(works: &mut [Work<'a, S>], new: &[usize]) -> C
     calls
 }
 
+/// Drops messages whose handlers are not called. That is user code, and may panic for each of them.
+fn leave<'a, S: Store>(next: Option<Box<dyn Job<S>>>, others: impl Iterator<Item = Call<'a, S>>) {
+    next.into_iter().chain(others.map(|call| call.job)).for_each(|job| dropped("a message", job));
+}
+
 impl<S: Store> Pipeline<S> {
     /// Calls the handlers, one after another, collects what they stage, and commits. If a suspect comes first, no further
     /// handler is called. The timeout of the first one starts `now`.
@@ -77,16 +83,19 @@ impl<S: Store> Pipeline<S> {
                     // Nothing can be written behind the end of the transaction, so no later call needs to be prevented.
                     Ok(TxnState::Unknown) => was_open = false,
                     Ok(TxnState::Ended) => {
-                        drop((job, calls));
+                        leave(Some(job), calls);
                         let ended = self.undo(txn, Some("the handler ended the transaction".into())).await;
                         return Round { ended_by: last.clone(), ..Round::at(ended, last) };
                     }
-                    Err(fault) => return Round::at(Ended::Broke(fault), last),
+                    Err(fault) => {
+                        leave(Some(job), calls);
+                        return Round::at(Ended::Broke(fault), last);
+                    }
                 }
                 now = Instant::now();
             }
             let Some(user_code) = running.user_code() else {
-                drop((job, calls));
+                leave(Some(job), calls);
                 return Round::at(self.undo(txn, None).await, last);
             };
             // A message that runs alone has its span already.
@@ -113,7 +122,8 @@ impl<S: Store> Pipeline<S> {
             };
             // Before the end of the transaction, which may take as long as an outage: the drop of a message is user code, and a
             // suspect may run beside what comes then.
-            drop((calls, user_code, span));
+            leave(None, calls);
+            drop((user_code, span));
             let ended = match error {
                 Some(error) => self.undo(txn, Some(error)).await,
                 None => self.unreturned(txn, route.timeout).await,

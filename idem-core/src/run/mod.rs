@@ -76,7 +76,7 @@ impl<S: Store> Pipeline<S> {
             works.iter().zip(ended).for_each(|(work, ended)| all[work.at] = ended);
         }
         // The drop of a message is user code.
-        dropped("a message", works);
+        works.into_iter().for_each(|work| dropped("a message", work));
         all
     }
 

@@ -32,6 +32,7 @@ mod batch;
 mod calls;
 mod case;
 mod check;
+mod defect;
 mod floor;
 mod messages;
 mod patience;

@@ -23,7 +23,6 @@ macro_rules! pipeline_suite {
             a_claim_that_a_trigger_keeps_out_does_not_keep_its_batch
             stored_messages_run_without_a_poll
             a_drain_releases_what_waits_to_be_stored_at_once
-            a_drain_beside_a_suspect_releases_what_waits_to_be_stored
         }
     };
     ($world:ty, batch) => {
@@ -36,6 +35,8 @@ macro_rules! pipeline_suite {
             a_batch_lingers_for_what_comes
             a_batch_handler_gets_what_is_new
             a_batch_refuses_an_order
+            // panics
+            a_batch_drops_messages_that_panic_and_goes_on
             // unrecorded
             a_failure_that_is_not_recorded_yet_runs_in_no_batch
             // refusals
@@ -48,6 +49,8 @@ macro_rules! pipeline_suite {
             a_deadlock_at_the_commit_narrows_batches
             // external calls
             a_local_message_that_comes_again_behind_a_restored_backup_is_charged_once
+            // drain
+            a_drain_releases_what_waits_to_run_alone
             // long outages
             a_batch_calls_no_more_handlers_once_a_suspect_waits
             a_batch_that_is_put_off_gives_its_connection_to_the_suspect

@@ -32,11 +32,8 @@ pub(super) async fn claimed_elsewhere<W: World>(
 /// There are more copies than lanes. They wait without a lane, and are acked after the message has
 /// committed. With an order, each copy comes under another ordering key.
 pub async fn copies_of_a_slow_message_cost_no_lane<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        // The slow message has the only writer.
-        return;
-    }
-    let line = Line::new(world).await;
+    // Otherwise the slow message has the only writer.
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     let order = if line.world.batch() == 1 { DeliveryOrder::Key } else { DeliveryOrder::None };
     let publish = |order: Order, key| line.publish(Publication::from(order).ordering_key(key));
     let slow = Order::new("a", &[Act::Wait]);
@@ -62,10 +59,7 @@ pub async fn copies_of_a_slow_message_cost_no_lane<W: World>(world: W) {
 
 /// Another process runs it for as long as it likes. Here its copy waits without a lane.
 pub async fn a_copy_of_a_message_that_runs_elsewhere_costs_no_lane<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     let (other, elsewhere) = claimed_elsewhere(&line, "a").await;
     let order = if line.world.batch() == 1 { DeliveryOrder::Key } else { DeliveryOrder::None };
     let publish = |id: &str, key| line.publish(Publication::from(Order::ok(id)).ordering_key(key));
@@ -85,10 +79,7 @@ pub async fn a_copy_of_a_message_that_runs_elsewhere_costs_no_lane<W: World>(wor
 
 /// A copy is settled after its first: while that is held, so is the copy. The rest of the batch does not wait for them.
 pub async fn a_copy_in_a_batch_is_held_with_its_first<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     let (other, elsewhere) = claimed_elsewhere(&line, "held").await;
     let mut orders = numbers(6);
     orders.extend([Order::ok("held"), Order::ok("held")]);

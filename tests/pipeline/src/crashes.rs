@@ -15,7 +15,7 @@ use idem_test::Publication;
 use idem_test::harness::{Crash, Trial};
 
 use super::desk::Desk;
-use super::line::Line;
+use super::line::{Line, sorted};
 use super::long_outages::row_becomes;
 use super::orders::{Act, Order, Orders};
 use super::settings::Settings;
@@ -87,11 +87,8 @@ pub async fn a_message_that_kills_its_process_is_dead_as_crashed<W: World>(world
 
 /// No row that runs beside it can be blamed, and none begins before its outcome is written.
 pub async fn a_row_with_one_start_runs_alone_among_rows<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        // The running message has the only writer.
-        return;
-    }
-    let line = Line::new(world).await;
+    // Otherwise the running message has the only writer.
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     suspect(&line, 1).await;
     // Two workers of one process: only what they share can hold the other one back.
     let gate = SuspectLock::new();
@@ -109,10 +106,7 @@ pub async fn a_row_with_one_start_runs_alone_among_rows<W: World>(world: W) {
 
 /// One crash, as each forced deployment causes for many rows, does not stop direct deliveries.
 pub async fn direct_deliveries_go_on_beside_a_row_with_one_start<W: World>(world: W) {
-    if !W::FEATURES.concurrent || world.inbox() {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.concurrent && !world.inbox(), world).await else { return };
     suspect(&line, 1).await;
     let worker = line.start();
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
@@ -137,9 +131,7 @@ pub async fn a_row_with_two_starts_has_the_process_to_itself<W: World>(world: W)
     never_runs(&line, "neighbour").await;
     assert!(line.dead().await.is_empty(), "its key was computed");
     line.desk.go.send_replace(true);
-    let mut outcomes = line.outcomes(3).await;
-    outcomes.sort();
-    assert_eq!(outcomes, ["dead: no key", "processed", "processed"]);
+    assert_eq!(sorted(line.outcomes(3).await), ["dead: no key", "processed", "processed"]);
     worker.stop().await;
     assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
 }

@@ -81,6 +81,7 @@ macro_rules! __pipeline_in_every_mode {
             // panics
             a_key_or_fingerprint_that_panics_is_a_dead_letter
             a_codec_or_an_extractor_that_panics_is_a_failure_of_its_message
+            a_copy_whose_parameter_panics_as_it_is_dropped_is_a_duplicate
             an_observer_that_panics_costs_nothing
             a_task_that_panics_ends_the_worker_with_an_error
             a_background_task_that_panics_ends_the_worker_with_an_error
@@ -215,6 +216,7 @@ macro_rules! __pipeline_in_every_mode {
             // drain
             a_drain_finishes_what_runs_and_releases_the_rest
             a_drain_releases_what_waits_for_a_lane_at_once
+            a_drain_beside_a_suspect_releases_what_waits
             a_lost_broker_is_opened_again
             a_broker_that_refuses_is_tried_again
             // crashes

@@ -33,11 +33,8 @@ async fn runs<'a, W: World>(line: &Line<W>, ids: &[&'a str]) -> &'a str {
 /// Two processes find a suspect that has its process to itself. The one that runs it goes quiet, and the other one goes
 /// on.
 pub async fn one_process_of_two_goes_quiet_for_a_suspect<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        // The suspect has the only writer.
-        return;
-    }
-    let line = Line::new(world).await;
+    // Otherwise the suspect has the only writer.
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     suspect_for(&line, 2, Duration::ZERO).await;
     let workers = [line.start(), line.start_at(line.broker.queue(QUEUES[1]), Settings::default())];
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();

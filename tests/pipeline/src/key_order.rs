@@ -8,7 +8,7 @@ use idem_conformance::store::World;
 use idem_conformance::{soon, until};
 use idem_test::Publication;
 
-use super::line::Line;
+use super::line::{Line, sorted};
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
@@ -109,10 +109,7 @@ pub async fn other_keys_go_on_while_one_waits<W: World>(world: W) {
 /// More messages of one key than there are lanes wait for the running one; messages of other keys run meanwhile.
 pub async fn a_hot_key_costs_one_lane<W: World>(world: W) {
     // Where one transaction writes at a time, nothing could run beside it anyway.
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     line.publish(keyed(1, Order::new("a", &[Act::Wait])));
     let behind: Vec<String> = (0..5).map(|n| format!("b{n}")).collect();
     for id in &behind {
@@ -142,9 +139,7 @@ pub async fn a_delivery_that_waits_for_its_row_occupies_no_lane<W: World>(world:
         line.publish(keyed(9, Order::ok(id)));
     }
     let worker = line.start_with(Settings { concurrency: 2, ..patient() });
-    let mut outcomes = line.outcomes(8).await;
-    outcomes.sort();
-    assert_eq!(outcomes, [["processed"; 3].as_slice(), &["scheduled 1"; 5]].concat());
+    assert_eq!(sorted(line.outcomes(8).await), [["processed"; 3].as_slice(), &["scheduled 1"; 5]].concat());
     let log = line.desk.log();
     assert!(!log.iter().any(|id| id.starts_with("behind")), "{log:?}");
     hurry(&line).await;
@@ -172,9 +167,7 @@ pub async fn a_dead_letter_lets_its_key_go_on<W: World>(world: W) {
 /// Behind two outcomes: a row, its delivery, which it wakes, and the next message of their key. The row reports its outcome
 /// beside those that it has woken.
 pub(super) async fn rest_are_done<W: World>(line: &Line<W>) {
-    let mut outcomes = line.outcomes(5).await.split_off(2);
-    outcomes.sort();
-    assert_eq!(outcomes, ["duplicate", "processed", "processed"]);
+    assert_eq!(sorted(line.outcomes(5).await.split_off(2)), ["duplicate", "processed", "processed"]);
 }
 
 /// In an ordered queue, a claim with a waiting row is not a duplicate: a partition's next owner must not run the second

@@ -15,7 +15,7 @@ use idem_conformance::{soon, until};
 use super::crashes::{crash_on, never_runs, schedule, suspect_for};
 use super::faulty::Do;
 use super::line::Line;
-use super::neighbours::{Away, failing_suspect, has_effect, one_process};
+use super::neighbours::{Away, failing_suspect, has_effect, have_effects, one_process, runs_on, stop, two_databases};
 use super::orders::{Act, Order};
 use super::running::Running;
 use super::settings::Settings;
@@ -118,8 +118,7 @@ pub(super) async fn row_becomes<W: World>(line: &Line<W>, id: &str, is_it: impl 
 
 /// Their statements get an answer while the suspect runs.
 pub async fn messages_that_waited_for_their_database_run_beside_no_suspect<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     // With a free slot the inbox polls, and finds that the database is unavailable.
     let ids: &[&str] = if line.world.inbox() { &["a"] } else { &["a", "b"] };
     ids.iter().for_each(|id| line.publish(Order::ok(id)));
@@ -134,20 +133,15 @@ pub async fn messages_that_waited_for_their_database_run_beside_no_suspect<W: Wo
     for id in ids {
         never_runs(&line, id).await;
     }
-    neighbour.desk.go.send_replace(true);
-    has_effect(&neighbour, "suspect").await;
+    runs_on(&neighbour).await;
     silent.come_back();
-    for id in ids {
-        has_effect(&line, id).await;
-    }
-    worker.stop().await;
-    beside.stop().await;
+    have_effects(&line, ids).await;
+    stop([worker, beside]).await;
 }
 
 /// The first handler of the batch runs, and the suspect waits for it, and for no other one.
 pub async fn a_batch_calls_no_more_handlers_once_a_suspect_waits<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     line.publish(Order::new("a", &[Act::Wait]));
     line.publish(Order::ok("b"));
     let silent = Silent::new();
@@ -164,14 +158,10 @@ pub async fn a_batch_calls_no_more_handlers_once_a_suspect_waits<W: World>(world
     line.desk.go.send_replace(true);
     soon(neighbour.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     never_runs(&line, "b").await;
-    neighbour.desk.go.send_replace(true);
-    has_effect(&neighbour, "suspect").await;
+    runs_on(&neighbour).await;
     silent.come_back();
-    for id in ["a", "b"] {
-        has_effect(&line, id).await;
-    }
-    worker.stop().await;
-    beside.stop().await;
+    have_effects(&line, &["a", "b"]).await;
+    stop([worker, beside]).await;
 }
 
 /// Both workers share a store with one connection for handlers. The suspect waits for it, and the batch has it, but no permit
@@ -198,11 +188,8 @@ pub async fn a_batch_that_is_put_off_gives_its_connection_to_the_suspect<W: Worl
     silent.come_back();
     silent.knows(true).await;
     silent.open();
-    for id in ["suspect", "a", "b"] {
-        has_effect(&line, id).await;
-    }
-    worker.stop().await;
-    beside.stop().await;
+    have_effects(&line, &["suspect", "a", "b"]).await;
+    stop([worker, beside]).await;
 }
 
 /// A suspect whose database becomes unavailable before its handler begins ends its isolation and its turn. Its start is not
@@ -212,8 +199,7 @@ pub async fn a_suspect_that_lost_its_isolation_begins_beside_no_other_one<W: Wor
         // The suspect has the only writer, so no other message finds that the database is unavailable.
         return;
     }
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     suspect_for(&line, 1, Duration::ZERO).await;
     line.desk.go.send_replace(true);
     let silent = Silent::new();
@@ -227,20 +213,17 @@ pub async fn a_suspect_that_lost_its_isolation_begins_beside_no_other_one<W: Wor
     let given_back = row_becomes(&line, "suspect", |row| row.locked_by.is_none()).await;
     never_runs(&line, "suspect").await;
     assert_eq!(given_back.crash_count, 1);
-    neighbour.desk.go.send_replace(true);
-    has_effect(&neighbour, "suspect").await;
+    runs_on(&neighbour).await;
     silent.come_back();
     has_effect(&line, "suspect").await;
     has_effect(&line, "unanswered").await;
-    worker.stop().await;
-    beside.stop().await;
+    stop([worker, beside]).await;
 }
 
 /// To write an outcome needs no permit. If it waited for the suspect, its lease could end meanwhile, and the failure would be
 /// lost.
 pub async fn a_failure_is_recorded_beside_a_suspect_of_another_database<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     schedule(&line, "billing", Order::new("row", &[Act::WaitFail, Act::Ok])).await;
     let away = Away::start(line, settings.clone(), "rollback");
     away.waits().await;
@@ -249,18 +232,15 @@ pub async fn a_failure_is_recorded_beside_a_suspect_of_another_database<W: World
     away.come_back();
     row_becomes(&away.line, "row", |row| row.attempts == 1).await;
     assert_eq!((neighbour.effects("suspect").await, away.line.desk.runs("row")), (0, 1));
-    neighbour.desk.go.send_replace(true);
-    has_effect(&neighbour, "suspect").await;
+    runs_on(&neighbour).await;
     has_effect(&away.line, "row").await;
-    away.worker.stop().await;
-    beside.stop().await;
+    stop([away.worker, beside]).await;
 }
 
 /// The take of the rows got no answer, and the database became unavailable. The rows are found when it is available again.
 /// Beside a suspect, they are given back, uncharged.
 pub async fn rows_whose_take_has_no_answer_run_beside_no_suspect<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     schedule(&line, "billing", Order::ok("row")).await;
     let (is_away, was_away) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
     let away = is_away.clone();
@@ -280,17 +260,14 @@ pub async fn rows_whose_take_has_no_answer_run_beside_no_suspect<W: World>(world
     row_becomes(&line, "row", |row| row.crash_count == 0 && row.locked_by.is_none()).await;
     never_runs(&line, "row").await;
     assert_eq!(neighbour.effects("suspect").await, 0);
-    neighbour.desk.go.send_replace(true);
-    has_effect(&neighbour, "suspect").await;
+    runs_on(&neighbour).await;
     has_effect(&line, "row").await;
-    worker.stop().await;
-    beside.stop().await;
+    stop([worker, beside]).await;
 }
 
 /// Another statement finds that the database is unavailable. The suspect is given back later, uncharged.
 pub async fn a_suspect_whose_fetch_hangs_in_an_outage_stops_no_worker_of_another_database<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     suspect_for(&line, 1, Duration::ZERO).await;
     line.desk.go.send_replace(true);
     let silent = Silent::new();
@@ -305,18 +282,14 @@ pub async fn a_suspect_whose_fetch_hangs_in_an_outage_stops_no_worker_of_another
     silent.open();
     row_becomes(&line, "suspect", |row| row.locked_by.is_none() && row.crash_count == 1).await;
     silent.come_back();
-    for id in ["suspect", "unanswered"] {
-        has_effect(&line, id).await;
-    }
-    worker.stop().await;
-    beside.stop().await;
+    have_effects(&line, &["suspect", "unanswered"]).await;
+    stop([worker, beside]).await;
 }
 
 /// The outage of another database has ended the isolation of an earlier suspect, so nothing was kept out for as long as the
 /// outage, and the next suspect does not leave the process to others for as long.
 pub async fn an_outage_while_a_suspect_runs_delays_no_later_suspect<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     let gate = settings.gate.clone().unwrap();
     failing_suspect(&line).await;
     let away = Away::start(line, settings.clone(), "rollback");
@@ -339,6 +312,5 @@ pub async fn an_outage_while_a_suspect_runs_delays_no_later_suspect<W: World>(wo
     away.line.desk.go.send_replace(true);
     has_effect(&neighbour, "suspect").await;
     has_effect(&away.line, "running").await;
-    away.worker.stop().await;
-    beside.stop().await;
+    stop([away.worker, beside]).await;
 }

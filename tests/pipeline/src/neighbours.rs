@@ -58,6 +58,18 @@ pub(super) fn one_process() -> Settings {
     Settings { gate: Some(SuspectLock::new()), ..Settings::default() }
 }
 
+/// Two databases, and the settings of workers of one process.
+pub(super) async fn two_databases<W: World>(world: W) -> Option<(Line<W>, Line<W>, Settings)> {
+    let other = world.another().await?;
+    Some((Line::new(world).await, Line::new(other).await, one_process()))
+}
+
+pub(super) async fn stop(workers: [Running; 2]) {
+    for worker in workers {
+        worker.stop().await;
+    }
+}
+
 /// A suspect with two starts that waits in its handler, and fails then.
 pub(super) async fn failing_suspect<W: World>(line: &Line<W>) {
     let handler = schedule(line, "billing", Order::new("suspect", &[Act::WaitFail, Act::Ok])).await;
@@ -66,6 +78,18 @@ pub(super) async fn failing_suspect<W: World>(line: &Line<W>) {
 
 pub(super) async fn has_effect<W: World>(line: &Line<W>, id: &str) {
     until(async || line.effects(id).await != 0).await;
+}
+
+pub(super) async fn have_effects<W: World>(line: &Line<W>, ids: &[&str]) {
+    for id in ids {
+        has_effect(line, id).await;
+    }
+}
+
+/// Lets the suspect of this database go on, and waits for its effect.
+pub(super) async fn runs_on<W: World>(neighbour: &Line<W>) {
+    neighbour.desk.go.send_replace(true);
+    has_effect(neighbour, "suspect").await;
 }
 
 /// Publishes messages until one does not start, because a suspect waits. Returns its id.
@@ -85,8 +109,7 @@ async fn held_back<W: World>(line: &Line<W>) -> String {
 
 /// The suspect runs. The other worker goes on as soon as it is known that its outcome cannot be written.
 pub async fn a_suspect_whose_database_is_away_stops_no_worker_of_another_one<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     failing_suspect(&line).await;
     // Its failure cannot be recorded before the database is back.
     let away = Away::start(line, settings.clone(), "rollback");
@@ -98,15 +121,13 @@ pub async fn a_suspect_whose_database_is_away_stops_no_worker_of_another_one<W: 
     has_effect(&neighbour, "neighbour").await;
     away.come_back();
     has_effect(&away.line, "suspect").await;
-    away.worker.stop().await;
-    beside.stop().await;
+    stop([away.worker, beside]).await;
 }
 
 /// The other worker has a suspect as well, which waits for its turn until the first one has run. Neither it nor the other rows
 /// wait until its outcome is written.
 pub async fn a_suspect_whose_database_is_away_stops_no_rows_of_another_one<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     failing_suspect(&line).await;
     suspect_for(&neighbour, 1, Duration::ZERO).await;
     neighbour.desk.go.send_replace(true);
@@ -120,8 +141,7 @@ pub async fn a_suspect_whose_database_is_away_stops_no_rows_of_another_one<W: Wo
     has_effect(&neighbour, "suspect").await;
     away.come_back();
     has_effect(&away.line, "suspect").await;
-    away.worker.stop().await;
-    beside.stop().await;
+    stop([away.worker, beside]).await;
 }
 
 /// The suspect waits for a run of its own database, whose end nobody knows before the database is back. Until then the
@@ -131,8 +151,7 @@ pub async fn a_suspect_waits_for_no_run_whose_database_is_away<W: World>(world: 
         // The running message has the only writer.
         return;
     }
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     let hour = Duration::from_secs(3600);
     suspect_for(&line, 1, hour).await;
     let id = line.scheduled().await[0].id;
@@ -151,15 +170,13 @@ pub async fn a_suspect_waits_for_no_run_whose_database_is_away<W: World>(world: 
     has_effect(&away.line, "suspect").await;
     has_effect(&away.line, "cut off").await;
     assert_eq!(away.line.desk.runs("suspect"), 1);
-    away.worker.stop().await;
-    beside.stop().await;
+    stop([away.worker, beside]).await;
 }
 
 /// The suspect waits for a run of the other database, and runs as soon as no handler does. The end of that run is known later,
 /// when its database is back.
 pub async fn a_suspect_waits_for_no_run_of_another_database_that_is_away<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     line.publish(Order::new("cut off", &[Act::WaitFail, Act::Ok]));
     let away = Away::start(line, settings.clone(), "");
     away.waits().await;
@@ -172,6 +189,5 @@ pub async fn a_suspect_waits_for_no_run_of_another_database_that_is_away<W: Worl
     has_effect(&neighbour, &held).await;
     away.come_back();
     has_effect(&away.line, "cut off").await;
-    away.worker.stop().await;
-    beside.stop().await;
+    stop([away.worker, beside]).await;
 }

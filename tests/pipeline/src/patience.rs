@@ -18,11 +18,8 @@ use super::settings::Settings;
 /// A row runs for long. After a lease, the suspect that waits for its end lets other rows start, is not charged, and
 /// gets its turn later.
 pub async fn a_suspect_that_waits_for_long_lets_other_rows_start<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        // The running message has the only writer.
-        return;
-    }
-    let line = Line::new(world).await;
+    // Otherwise the running message has the only writer.
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     let hour = Duration::from_secs(3600);
     let gate = SuspectLock::new();
     suspect_for(&line, 1, hour).await;

@@ -24,9 +24,7 @@ pub async fn a_message_that_the_database_refuses_is_held_and_harms_no_other<W: W
     line.publish(Order::ok("bad"));
     let worker = line.start_with(settings);
     let watched = Watched::of(shown).await;
-    for n in 0..50 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(0..50);
     assert!(line.outcomes(50).await.iter().all(|outcome| outcome == "processed"));
     soon(line.queue.settled(50)).await;
     // It is refused more than once.
@@ -102,10 +100,7 @@ pub async fn a_drain_releases_what_the_database_refuses<W: World>(world: W) {
 
 /// A failure whose row is refused: the message is stored as soon as possible, and its handler does not run before that.
 pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: World>(world: W) {
-    if world.inbox() {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(!world.inbox(), world).await else { return };
     line.refuse("INSERT", "inbox_messages", Some("bad")).await;
     let (settings, shown) = watched(2);
     let tries = watch::Sender::new(0);
@@ -119,9 +114,7 @@ pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: Wor
     let worker = line.start_over(hook, settings);
     let watched = Watched::of(shown).await;
     line.publish(Order::new("bad", &[Act::Fail, Act::Ok]).by_attempt());
-    for n in 0..50 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(0..50);
     line.outcomes(50).await;
     soon(line.queue.settled(50)).await;
     soon(tries.subscribe().wait_for(|tries| *tries > 0)).await.unwrap();
@@ -145,9 +138,7 @@ pub async fn a_row_that_the_database_refuses_harms_no_other<W: World>(world: W) 
     let worker = line.start_with(settings);
     let watched = Watched::of(shown).await;
     let first = usize::from(!line.world.inbox());
-    for n in 0..50 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(0..50);
     line.outcomes(50 + first).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     watched.was_always_ready();

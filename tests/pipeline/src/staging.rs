@@ -49,7 +49,7 @@ impl<W: World> Handler for Stages<W> {
         for n in 0..further {
             outbox.publish("orders.paid", &n.to_string())?;
         }
-        Orders::<W>::handle(order, (desk, delivery, Extracted), tx).await?;
+        Orders::<W>::handle(order, (desk, delivery, Extracted::default()), tx).await?;
         let unfit = if id == "unfit" { "a\nb" } else { "place" };
         outbox.publish("orders.paid", &format!("{id} 2"))?.key(&id).header(unfit, "2");
         if id == "one id" {

@@ -78,9 +78,7 @@ pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: Worl
     for id in ["a", "b"] {
         line.publish(of_schema("v1", Order::ok(id)));
     }
-    for n in 0..20 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(0..20);
     assert!(line.outcomes(20).await.iter().all(|outcome| outcome == "processed"));
     // For one of them at a time, and more than once.
     registry.asked(4).await;

@@ -24,9 +24,7 @@ async fn a_handler_that_takes_longer_than_the_ack_wait_keeps_its_delivery() {
 #[tokio::test]
 async fn buffered_deliveries_keep_their_leases() {
     let Some(world) = World::new().await else { return };
-    for n in 0..4 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..4).await;
     let mut stream = world.open_for(4, KEPT).await;
     world.until(0, 4).await;
     let mut another = world.open_for(4, KEPT).await;
@@ -64,11 +62,7 @@ async fn no_delivery_is_kept_after_its_source_has_ended() {
 /// A late release would take the message from the worker that has it now.
 #[tokio::test]
 async fn a_release_after_the_lease_has_run_out_is_not_sent() {
-    let Some(world) = World::new().await else { return };
-    let relay = Proxy::start(&world.url).await;
-    world.publish("x").await;
-    let mut stream = world.open_through(&relay, 1).await;
-    let (_, old) = next(&mut stream).await;
+    let Some((world, relay, _stream, old)) = World::delivered_through(1).await else { return };
     relay.hold(true);
     let mut another = world.open_short(1).await;
     let (delivery, new) = next(&mut another).await;
@@ -86,11 +80,7 @@ async fn a_release_after_the_lease_has_run_out_is_not_sent() {
 /// The database has recorded the message, regardless of which worker has it now.
 #[tokio::test]
 async fn an_ack_after_the_lease_has_run_out_is_sent() {
-    let Some(world) = World::new().await else { return };
-    let relay = Proxy::start(&world.url).await;
-    world.publish("x").await;
-    let mut stream = world.open_through(&relay, 1).await;
-    let (_, old) = next(&mut stream).await;
+    let Some((world, relay, _stream, old)) = World::delivered_through(1).await else { return };
     relay.hold(true);
     let mut another = world.open_short(1).await;
     let (_, new) = next(&mut another).await;
@@ -118,10 +108,7 @@ async fn a_buffered_delivery_with_an_expired_lease_is_not_handed_out() {
 /// If no consumer listens on the ack subject, the server itself responds.
 #[tokio::test]
 async fn an_answer_that_there_is_no_consumer_confirms_nothing() {
-    let Some(world) = World::new().await else { return };
-    world.publish("x").await;
-    let mut stream = world.open(1).await;
-    let (_, acker) = next(&mut stream).await;
+    let Some((world, _stream, acker)) = World::delivered(1).await else { return };
     world.delete_consumer().await;
     // The consumer's subscription ends a moment after the response to its deletion.
     sleep(Duration::from_millis(200)).await;
@@ -131,10 +118,7 @@ async fn an_answer_that_there_is_no_consumer_confirms_nothing() {
 
 #[tokio::test]
 async fn an_answer_that_is_not_the_consumers_confirms_nothing() {
-    let Some(world) = World::new().await else { return };
-    world.publish("x").await;
-    let mut stream = world.open(1).await;
-    let (_, acker) = next(&mut stream).await;
+    let Some((world, _stream, acker)) = World::delivered(1).await else { return };
     world.delete_consumer().await;
     // The consumer's subscription ends a moment after the response to its deletion.
     sleep(Duration::from_millis(200)).await;
@@ -155,11 +139,7 @@ async fn an_answer_that_is_not_the_consumers_confirms_nothing() {
 
 #[tokio::test]
 async fn an_ack_is_confirmed_by_nothing_but_its_answer() {
-    let Some(world) = World::new().await else { return };
-    let relay = Proxy::start(&world.url).await;
-    world.publish("x").await;
-    let mut stream = world.open_through(&relay, 1).await;
-    let (_, acker) = next(&mut stream).await;
+    let Some((_world, relay, _stream, acker)) = World::delivered_through(1).await else { return };
     relay.hold(true);
     let mut ack = std::pin::pin!(acker.ack());
     assert!(tokio::time::timeout(Duration::from_millis(300), ack.as_mut()).await.is_err(), "nobody has answered");

@@ -1,15 +1,11 @@
 //! Streams that were deleted and recreated: they number their messages from 1 again, and so do their consumers.
 
 use crate::common::{SHORT, World, loss, next, nothing_for, subscribe_options};
-use idem_conformance::Proxy;
 use idem_core::{Acker, Settled, Source};
 
 #[tokio::test]
 async fn an_ack_of_before_settles_no_message_of_a_stream_that_was_recreated() {
-    let Some(world) = World::new().await else { return };
-    world.publish("a").await;
-    let mut stream = world.open(1).await;
-    let (_, old) = next(&mut stream).await;
+    let Some((world, mut stream, old)) = World::delivered(1).await else { return };
     world.delete().await;
     loss(&mut stream).await;
     world.make(|_| {}).await;
@@ -48,10 +44,7 @@ async fn an_ack_soon_after_the_stream_was_recreated_settles_nothing_there() {
 /// Its next pull reaches the new consumer before anything has told it of that.
 #[tokio::test]
 async fn a_consumer_that_is_recreated_between_two_pulls_is_noticed() {
-    let Some(world) = World::new().await else { return };
-    world.publish("a").await;
-    let mut stream = world.open(1).await;
-    let (_, old) = next(&mut stream).await;
+    let Some((world, mut stream, old)) = World::delivered(1).await else { return };
     // Times that differ by less than a second count as the same.
     tokio::time::sleep(SHORT * 3 / 2).await;
     world.delete().await;
@@ -65,11 +58,7 @@ async fn a_consumer_that_is_recreated_between_two_pulls_is_noticed() {
 /// The source no longer lists a delivery that was superseded.
 #[tokio::test]
 async fn an_ack_of_an_earlier_attempt_settles_no_message_of_a_stream_that_was_recreated() {
-    let Some(world) = World::new().await else { return };
-    let relay = Proxy::start(&world.url).await;
-    world.publish("a").await;
-    let mut stream = world.open_through(&relay, 4).await;
-    let (_, first) = next(&mut stream).await;
+    let Some((world, relay, mut stream, first)) = World::delivered_through(4).await else { return };
     relay.hold(true);
     // The duration itself is tested: the lease ends, and the server delivers the message again.
     tokio::time::sleep(SHORT * 3 / 2).await;
@@ -89,10 +78,7 @@ async fn an_ack_of_an_earlier_attempt_settles_no_message_of_a_stream_that_was_re
 /// By then the number is that of a message that another worker has.
 #[tokio::test]
 async fn an_ack_that_comes_while_the_stream_is_another_one_waits_and_settles_nothing_there() {
-    let Some(world) = World::new().await else { return };
-    world.publish("a").await;
-    let mut stream = world.open(1).await;
-    let (_, old) = next(&mut stream).await;
+    let Some((world, mut stream, old)) = World::delivered(1).await else { return };
     world.delete().await;
     loss(&mut stream).await;
     world.make(|_| {}).await;

@@ -93,9 +93,7 @@ async fn a_time_that_cannot_exist_is_ignored() {
 #[tokio::test]
 async fn a_source_that_was_dropped_gives_everything_back() {
     let Some(world) = World::new().await else { return };
-    for payload in ["a", "b"] {
-        world.publish(payload).await;
-    }
+    world.publish_each(["a", "b"]).await;
     let mut queue = world.open(2).await;
     let delivery = next(&mut queue).await;
     drop(queue);

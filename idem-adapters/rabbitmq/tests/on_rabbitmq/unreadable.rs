@@ -51,9 +51,7 @@ async fn a_message_that_lapin_cannot_read_is_a_dead_letter_from_the_start() {
 async fn the_messages_beside_those_that_lapin_cannot_read_are_delivered() {
     let Some(world) = World::new().await else { return };
     // All messages are in the queue before the subscribe, so that all are prefetched with the unreadable ones.
-    for n in 0..2 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..2).await;
     world.publish_unreadable(&["bad", "bad"]).await;
     world.publish("4").await;
     let mut queue = world.open(5).await;
@@ -76,9 +74,7 @@ async fn one_consumer_at_a_time_keeps_its_order() {
     let Some(world) = World::empty().await else { return };
     world.declare("quorum", &[("x-single-active-consumer", AMQPValue::Boolean(true))]).await;
     world.publish_unreadable(&["bad"]).await;
-    for n in 1..8 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(1..8).await;
     let ordered = |max_unsettled| subscribe_options(max_unsettled).with_order(DeliveryOrder::Queue);
     let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
     queue.subscribe(ordered(3)).await.unwrap();

@@ -16,7 +16,6 @@ mod partitions;
 mod process;
 #[path = "../../../../idem-adapters/rabbitmq/tests/on_rabbitmq/common/raw.rs"]
 mod raw;
-mod replays;
 mod returns;
 mod session;
 mod settling;
