@@ -6,7 +6,7 @@
 //! | `handle` | the parameter with which a handler stages messages |
 //! | `staged` | the same message with its id, as a relay reads it |
 //! | `identity` | the ids of messages |
-//! | `store_outbox` | the outbox of a store, for an application |
+//! | `store_outbox` | the outbox of a store, for an application, and its dead letters, for an operator |
 //! | `envelope` | the encoding of a message's facts in a row |
 //! | `cloud_event` | a staged message as a CloudEvent |
 //! | `bell` | wakes the relays of the same process |

@@ -13,14 +13,12 @@
 //! | `queue` | the messages in memory, and the small queue of each key |
 //! | `circuit` | circuit breakers of destinations; a broker that is away |
 //! | `watch` | gauges, and outboxes that no relay looks at |
-//! | `operator` | dead letters, for an operator |
 
 mod answers;
 mod builder;
 mod circuit;
 mod floor;
 mod lease;
-mod operator;
 mod publish;
 mod queue;
 mod reads;
