@@ -27,22 +27,6 @@ struct Inner {
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 const LOOK: Duration = Duration::from_secs(60);
 
-/// The size of the largest message that one relay can publish, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct SizeLimit {
-    bell: Bell,
-    limit: Option<(OutboxId, usize)>,
-}
-
-impl Drop for SizeLimit {
-    fn drop(&mut self) {
-        let mut limits = self.bell.0.limits.lock();
-        if let Some(place) = limits.iter().position(|limit| Some(*limit) == self.limit) {
-            limits.swap_remove(place);
-        }
-    }
-}
-
 impl Bell {
     /// Returns whether it is time to look for a relay of this outbox, once a minute.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -68,10 +52,15 @@ impl Bell {
 
     /// Sets the size of the largest message that a relay of an outbox can publish, if it knows it, until what this returns
     /// is dropped.
-    pub(crate) fn set_limit(&self, outbox: OutboxId, limit: Option<usize>) -> SizeLimit {
+    pub(crate) fn set_limit(&self, outbox: OutboxId, limit: Option<usize>) -> impl Drop + use<> {
         let limit = limit.map(|limit| (outbox, limit));
         self.0.limits.lock().extend(limit);
-        SizeLimit { bell: self.clone(), limit }
+        scopeguard::guard(self.clone(), move |bell| {
+            let mut limits = bell.0.limits.lock();
+            if let Some(place) = limits.iter().position(|of| Some(*of) == limit) {
+                limits.swap_remove(place);
+            }
+        })
     }
 
     /// The size of the largest message that each relay of an outbox can publish, as far as relays of this process know it.
