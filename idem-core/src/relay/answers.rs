@@ -93,7 +93,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
 
     /// Logs a failure of the database, and reports it to the health. A server that has failed over may have lost what was read.
     pub(super) fn answered_by_database<T>(&mut self, what: &str, answer: Result<T, StoreError>) -> Option<T> {
-        self.health.set_database(answer.is_ok());
+        self.relay.health.set_database(answer.is_ok());
         if answer.is_err() {
             self.floor.failed();
         }
@@ -107,6 +107,6 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
 
     /// When a statement that has failed is tried again.
     pub(super) fn again(&self) -> Instant {
-        Instant::now() + jittered(AGAIN.min(self.settings.lease / 10))
+        Instant::now() + jittered(AGAIN.min(self.relay.settings.lease / 10))
     }
 }

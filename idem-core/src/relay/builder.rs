@@ -98,11 +98,11 @@ impl RelaySettings {
 /// with a name and a relay of its own.
 #[must_use = "a relay does nothing until `run_until`"]
 pub struct Relay<S, K> {
-    name: String,
-    store: S,
-    sink: K,
-    settings: RelaySettings,
-    health: Health,
+    pub(super) name: String,
+    pub(super) store: S,
+    pub(super) sink: K,
+    pub(super) settings: RelaySettings,
+    pub(super) health: Health,
 }
 
 impl<S: Store, K: Sink> Relay<S, K> {
@@ -178,8 +178,7 @@ impl<S: Store, K: Sink> Relay<S, K> {
     /// or a sink that panics at several messages in a row: then it drains and returns [`Error::Panicked`]. A panic at one
     /// message is charged to it, as if the broker had refused it.
     pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
-        let Self { name, store, sink, settings, health } = self;
-        super::run::until((name, store, sink), settings, health, shutdown).await
+        super::run::until(self, shutdown).await
     }
 }
 

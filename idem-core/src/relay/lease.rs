@@ -6,8 +6,11 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::Store;
-use crate::runtime::{Health, jittered};
+use crate::outbox::Sink;
+use crate::runtime::jittered;
 use crate::store::{LeaseAnswer, LeaseRequest, OutboxId};
+
+use super::builder::Relay;
 
 /// How often a relay that stands by asks for the lease.
 pub(super) const ASK: Duration = Duration::from_secs(1);
@@ -53,34 +56,30 @@ impl Lease {
     }
 }
 
-/// Waits until this relay gets the lease under this token, and returns it, with the outbox: that may have been registered again.
-/// Cancel safe: a lease that was taken by then ends by
-/// itself, or is given back.
-pub(super) async fn stand_by<S: Store>(
-    store: &S,
-    (name, outbox, token): (&str, OutboxId, Uuid),
-    length: Duration,
-    health: &Health,
-) -> (Lease, OutboxId) {
-    let mut outbox = outbox;
-    loop {
-        let began = Instant::now();
-        let answer = store.lease_outbox(outbox, token, LeaseRequest::Hold(length)).await;
-        health.set_database(answer.is_ok());
-        match answer {
-            Ok(LeaseAnswer::Held) => return (Lease::new(length, began), outbox),
-            // Its broker may have been away when it last published.
-            Ok(LeaseAnswer::Other) => health.set_broker(true),
-            Ok(LeaseAnswer::Unknown) => match store.register_outbox(name).await {
-                Ok(registered) => outbox = registered,
-                Err(error) => tracing::warn!(%error, "the relay could not register its outbox; it tries again"),
-            },
-            Err(fault) => {
-                let error = crate::error::text(&fault);
-                tracing::warn!(error, "the relay could not ask for the lease of its outbox; it tries again");
+impl<S: Store, K: Sink> Relay<S, K> {
+    /// Waits until this relay gets the lease under this token, and returns it, with the outbox: that may have been registered
+    /// again. Cancel safe: a lease that was taken by then ends by itself, or is given back.
+    pub(super) async fn stand_by(&self, mut outbox: OutboxId, token: Uuid) -> (Lease, OutboxId) {
+        let length = self.settings.lease;
+        loop {
+            let began = Instant::now();
+            let answer = self.store.lease_outbox(outbox, token, LeaseRequest::Hold(length)).await;
+            self.health.set_database(answer.is_ok());
+            match answer {
+                Ok(LeaseAnswer::Held) => return (Lease::new(length, began), outbox),
+                // Its broker may have been away when it last published.
+                Ok(LeaseAnswer::Other) => self.health.set_broker(true),
+                Ok(LeaseAnswer::Unknown) => match self.store.register_outbox(&self.name).await {
+                    Ok(registered) => outbox = registered,
+                    Err(error) => tracing::warn!(%error, "the relay could not register its outbox; it tries again"),
+                },
+                Err(fault) => {
+                    let error = crate::error::text(&fault);
+                    tracing::warn!(error, "the relay could not ask for the lease of its outbox; it tries again");
+                }
             }
+            sleep(jittered(ASK.min(length / 3))).await;
         }
-        sleep(jittered(ASK.min(length / 3))).await;
     }
 }
 

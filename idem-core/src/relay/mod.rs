@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `builder` | the builder and its options |
-//! | `run` | the lifecycle: open, stand by, publish, drain |
+//! | `run` | the lifecycle: open, stand by, publish, drain; gauges |
 //! | `lease` | the lease of an outbox: one relay at a time is active |
 //! | `tenure` | an active relay: one task, its state, its statements |
 //! | `answers` | the answers to its statements |
@@ -12,7 +12,6 @@
 //! | `floor` | the low-water mark, from which reads begin |
 //! | `queue` | the messages in memory, and the small queue of each key |
 //! | `circuit` | circuit breakers of destinations; a broker that is away |
-//! | `watch` | gauges, and outboxes that no relay looks at |
 
 mod answers;
 mod builder;
@@ -24,6 +23,5 @@ mod queue;
 mod reads;
 mod run;
 mod tenure;
-mod watch;
 
 pub use builder::Relay;

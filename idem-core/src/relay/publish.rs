@@ -94,7 +94,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                     self.queue.wake(fresh);
                     tried.into_iter().for_each(|id| self.queue.park_unanswered(id, now));
                 }
-                self.health.progress();
+                self.relay.health.progress();
                 self.metrics.published.increment(1);
                 if let Some(staged) = self.queue.get(id).and_then(|row| row.staged) {
                     self.metrics.lag.record(now.duration_since(staged));
@@ -108,8 +108,8 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 self.refused(id, &message, error, now);
             }
             Answer::Away(error) => {
-                let long = LONG.min(self.settings.publish_timeout / 2);
-                let is_late = now.duration_since(began) >= long && self.settings.concurrency >= FEW;
+                let long = LONG.min(self.relay.settings.publish_timeout / 2);
+                let is_late = now.duration_since(began) >= long && self.relay.settings.concurrency >= FEW;
                 self.unanswered((id, to, error), is_late, (began, now), was_slow);
             }
             Answer::Late(error) => self.unanswered((id, to, error), true, (began, now), was_slow),
@@ -126,7 +126,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         if self.broker.confirm(now) {
             tracing::info!("the broker answers again");
         }
-        self.health.set_broker(true);
+        self.relay.health.set_broker(true);
     }
 
     /// Lets a message wait that was not confirmed, and charges nothing. `is_late`: there was no answer in time.
@@ -140,7 +140,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         let (is_away, is_new) = self.broker.fail(is_late, times);
         if is_new {
             tracing::warn!(error, "the broker is away: the relay tries again, and no message is charged");
-            self.health.set_broker(false);
+            self.relay.health.set_broker(false);
         }
         if !is_late && is_away {
             return self.queue.put_back(id, was_slow);
@@ -148,7 +148,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         let is_first = self.queue.get(id).is_some_and(|row| row.tries == 0);
         // One that was tried before may never get an answer, and says nothing of its destination.
         if is_first || self.circuits.is_open(to) {
-            let is_new = self.circuits.fail(to, is_late && self.settings.concurrency >= FEW, times);
+            let is_new = self.circuits.fail(to, is_late && self.relay.settings.concurrency >= FEW, times);
             if is_new {
                 tracing::warn!(to, error, "a destination does not confirm: it is tried with one message at a time");
             }
@@ -173,7 +173,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Charges a message that the broker has refused. Its key waits until that is recorded, and until its next attempt.
     fn refused(&mut self, id: i64, message: &StagedMessage, error: String, now: Instant) {
         let attempt = message.attempt();
-        let next = self.settings.retry.after(attempt);
+        let next = self.relay.settings.retry.after(attempt);
         let (message_id, to) = (message.id(), message.to());
         match next {
             Some(due) => {

@@ -132,17 +132,17 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
 
     /// Returns whether there are enough messages.
     pub(super) fn is_full(&self) -> bool {
-        let concurrency = self.settings.concurrency;
+        let concurrency = self.relay.settings.concurrency;
         self.queue.ready_len() >= 2 * concurrency
             || self.queue.is_full(concurrency.saturating_mul(PARKED).clamp(PARKED_AT_LEAST, PARKED_AT_MOST))
     }
 
     fn limit(&self) -> usize {
-        self.settings.concurrency.saturating_mul(4).clamp(16, MOST)
+        self.relay.settings.concurrency.saturating_mul(4).clamp(16, MOST)
     }
 
     fn read_due(&mut self) -> Option<Ask> {
-        if self.queue.ready_len() >= 2 * self.settings.concurrency {
+        if self.queue.ready_len() >= 2 * self.relay.settings.concurrency {
             return None;
         }
         let ids = self.queue.take_due(self.limit());
@@ -171,7 +171,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         if now < self.next.read || self.is_full() {
             return None;
         }
-        (self.next.read, self.next.early) = (now + jittered(self.settings.poll), now + BETWEEN);
+        (self.next.read, self.next.early) = (now + jittered(self.relay.settings.poll), now + BETWEEN);
         let (keys, destinations) = (self.queue.left_out(), self.circuits.left_out());
         let marks = self.floor.wants_mark(now);
         let ask = self.ask(Kind::Others { keys, destinations, is_below: false }, self.floor.bounds(), self.limit());

@@ -15,13 +15,12 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::outbox::Sink;
-use crate::runtime::Health;
 use crate::store::{LeaseRequest, OutboxId, PublishFailure, RowRef};
 use crate::telemetry::RelayMetrics;
 use crate::{Error, Store};
 
 use super::answers::Done;
-use super::builder::RelaySettings;
+use super::builder::Relay;
 use super::circuit::{Broker, Circuits};
 use super::floor::Floor;
 use super::lease::Lease;
@@ -41,15 +40,6 @@ const RECORDED: usize = 100;
 /// How long to wait after a statement has failed.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
-/// The parts of a relay that its tenures share.
-pub(super) struct Parts<'a, S, K> {
-    pub(super) store: &'a S,
-    pub(super) sink: &'a K,
-    pub(super) settings: &'a RelaySettings,
-    pub(super) health: &'a Health,
-    pub(super) metrics: &'a RelayMetrics,
-}
-
 /// How a tenure ends.
 #[derive(Debug)]
 pub(super) enum End {
@@ -67,13 +57,10 @@ pub(super) enum End {
 
 /// The tenure of an active relay.
 pub(super) struct Tenure<'a, S, K> {
-    store: &'a S,
-    sink: &'a K,
+    pub(super) relay: &'a Relay<S, K>,
+    pub(super) metrics: &'a RelayMetrics,
     outbox: OutboxId,
     token: Uuid,
-    pub(super) settings: &'a RelaySettings,
-    pub(super) health: &'a Health,
-    pub(super) metrics: &'a RelayMetrics,
     pub(super) lease: Lease,
     pub(super) floor: Floor,
     pub(super) queue: Queue,
@@ -127,22 +114,24 @@ pub(super) struct Next {
 }
 
 impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
-    pub(super) fn new(parts: &Parts<'a, S, K>, outbox: OutboxId, token: Uuid, lease: Lease) -> Self {
-        let Parts { store, sink, settings, health, metrics } = *parts;
+    pub(super) fn new(
+        relay: &'a Relay<S, K>,
+        metrics: &'a RelayMetrics,
+        outbox: OutboxId,
+        token: Uuid,
+        lease: Lease,
+    ) -> Self {
         let now = Instant::now();
         let (walk, renew) = (now + WALK, lease.next(now));
         let next = Next { read: now, early: now, walk, again: now, delete: now, record: now, renew };
         Self {
-            store,
-            sink,
+            relay,
+            metrics,
             outbox,
             token,
-            settings,
-            health,
-            metrics,
             lease,
             floor: Floor::new(),
-            queue: Queue::new(settings.concurrency.saturating_mul(EACH).clamp(AT_LEAST, AT_MOST)),
+            queue: Queue::new(relay.settings.concurrency.saturating_mul(EACH).clamp(AT_LEAST, AT_MOST)),
             circuits: Circuits::default(),
             broker: Broker::default(),
             panics: Panics::default(),
@@ -166,13 +155,13 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
 
     /// Publishes until it is stopped, the lease is lost, the broker is away for too long, or the sink is broken.
     pub(super) async fn run(&mut self, stop: &CancellationToken) -> End {
-        let mut bell = self.store.facts().bell.listen();
+        let mut bell = self.relay.store.facts().bell.listen();
         loop {
             if let Some(end) = self.end.take() {
                 return end;
             }
             let now = Instant::now();
-            if self.broker.is_lost(now, self.settings.publish_timeout) {
+            if self.broker.is_lost(now, self.relay.settings.publish_timeout) {
                 return End::Away;
             }
             self.start(now);
@@ -197,7 +186,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     /// Waits for the confirms of what is published, and writes what they say.
     pub(super) async fn drain(&mut self) {
         self.draining = true;
-        let end = Instant::now() + self.settings.shutdown_timeout;
+        let end = Instant::now() + self.relay.settings.shutdown_timeout;
         loop {
             let now = Instant::now();
             self.start(now);
@@ -230,8 +219,8 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
         self.write(now);
         if !self.busy.leasing && now >= self.next.renew {
             self.busy.leasing = true;
-            let (store, outbox, token) = (self.store, self.outbox, self.token);
-            let request = LeaseRequest::Hold(self.settings.lease);
+            let (store, outbox, token) = (&self.relay.store, self.outbox, self.token);
+            let request = LeaseRequest::Hold(self.relay.settings.lease);
             let lease =
                 async move { Done::Leased { began: now, answer: store.lease_outbox(outbox, token, request).await } };
             self.statements.push(Box::pin(lease));
@@ -244,7 +233,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             && let Some(ask) = self.next_read(now)
         {
             self.busy.reading = true;
-            self.statements.push(read(self.store, self.outbox, ask));
+            self.statements.push(read(&self.relay.store, self.outbox, ask));
         }
     }
 
@@ -253,7 +242,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
         if !self.lease.is_safe(now) {
             return;
         }
-        let most = self.broker.slots(self.settings.concurrency, now);
+        let most = self.broker.slots(self.relay.settings.concurrency, now);
         let quarter = (most / 4).max(1);
         self.queue.wake_due(now, quarter.saturating_sub(self.slow));
         while most > 0
@@ -270,7 +259,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             }
             self.flying.insert(id, is_slow);
             self.slow += usize::from(is_slow);
-            self.publishing.push(publish(self.sink, (id, message), self.settings.publish_timeout));
+            self.publishing.push(publish(&self.relay.sink, (id, message), self.relay.settings.publish_timeout));
         }
     }
 
@@ -295,7 +284,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
 
     /// Deletes what is confirmed, and records what was refused.
     fn write(&mut self, now: Instant) {
-        let (store, outbox, token) = (self.store, self.outbox, self.token);
+        let (store, outbox, token) = (&self.relay.store, self.outbox, self.token);
         if !self.busy.deleting && !self.confirmed.is_empty() && now >= self.next.delete {
             let rows = take_first(&mut self.confirmed, DELETED);
             self.busy.deleting = true;
