@@ -199,12 +199,6 @@ impl Circuits {
         probe
     }
 
-    /// When the next turn comes, of those that wait for their time.
-    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        let last = self.turns.last().filter(|(until, _)| *until > now)?;
-        self.turns.range(end_of(now)..).next().map_or(Some(last.0), |(until, _)| Some(*until))
-    }
-
     /// The destinations whose messages without a key reads leave out.
     pub(super) fn left_out(&self) -> Vec<String> {
         self.of.keys().cloned().collect()
@@ -335,11 +329,6 @@ impl Broker {
             Some(_) => PROBES.min(most),
             None => most,
         }
-    }
-
-    /// When the next message may be published, if the broker is away.
-    pub(super) fn until(&self) -> Option<Instant> {
-        self.away.as_ref().map(|away| away.until)
     }
 }
 

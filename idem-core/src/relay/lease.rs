@@ -46,10 +46,6 @@ impl Lease {
         self.until.take_if(|until| *until <= now).is_some()
     }
 
-    pub(super) fn until(&self) -> Option<Instant> {
-        self.until
-    }
-
     /// When it is renewed, if the last renewal was asked for at this time.
     pub(super) fn next(&self, began: Instant) -> Instant {
         began + RENEWED.min(self.length / 3)

@@ -298,12 +298,6 @@ impl Queue {
         }
     }
 
-    /// When the time of the next one comes. Those whose time has come cannot go on at present, for lack of slots or of a lease.
-    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        let first = [self.refused.first(), self.unanswered.first()];
-        first.into_iter().flatten().map(|(until, _)| *until).filter(|until| *until > now).min()
-    }
-
     /// Takes messages that are to be read again, up to so many.
     pub(super) fn take_due(&mut self, most: usize) -> Vec<i64> {
         let ids: Vec<i64> = self.due.iter().take(most).copied().collect();

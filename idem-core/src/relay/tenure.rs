@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::task::coop::unconstrained;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -36,6 +36,9 @@ const AT_MOST: usize = 100_000;
 /// The most rows that one DELETE names, and the most failures that are recorded at once: their texts may be long.
 const DELETED: usize = 1000;
 const RECORDED: usize = 100;
+
+/// How often to look at least whether the time of anything has come: of a retry, of a probe or of the lease.
+const TICK: Duration = Duration::from_millis(10);
 
 /// How long to wait after a statement has failed.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
@@ -186,10 +189,14 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     /// Waits for the confirms of what is published, and writes what they say.
     pub(super) async fn drain(&mut self) {
         self.draining = true;
-        let end = Instant::now() + self.relay.settings.shutdown_timeout;
+        if timeout(self.relay.settings.shutdown_timeout, self.drained()).await.is_err() {
+            tracing::warn!("the shutdown timeout has elapsed: what is not confirmed is published again");
+        }
+    }
+
+    async fn drained(&mut self) {
         loop {
-            let now = Instant::now();
-            self.start(now);
+            self.start(Instant::now());
             let is_idle = !self.busy.deleting && !self.busy.recording && !self.busy.leasing && self.flying.is_empty();
             if is_idle && self.confirmed.is_empty() && self.failures.is_empty() {
                 return;
@@ -198,15 +205,10 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             if matches!(self.end, Some(End::Lost | End::Replaced)) {
                 return;
             }
-            let next = self.next(now).min(end);
             tokio::select! {
                 Some(done) = self.statements.next() => self.apply(done),
                 Some(published) = self.publishing.next() => self.published(published),
-                () = sleep_until(next) => {}
-            }
-            if Instant::now() >= end {
-                tracing::warn!("the shutdown timeout has elapsed: what is not confirmed is published again");
-                return;
+                () = sleep(TICK) => {}
             }
         }
     }
@@ -317,24 +319,11 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
         }
     }
 
-    /// When something can be started next, if nothing happens before. All that can be started at `now` is.
+    /// When to look again for what can be started, if nothing happens before: at the time of the next read, or soon.
     fn next(&self, now: Instant) -> Instant {
-        let when = |wanted: bool, time: Instant| wanted.then_some(time);
-        let is_reading = self.busy.reading || self.draining;
-        let times = [
-            self.broker.until().filter(|until| *until > now),
-            self.queue.next_due(now),
-            self.circuits.next_due(now),
-            self.lease.until(),
-            when(!self.busy.leasing, self.next.renew),
-            when(!is_reading && self.next.again > now, self.next.again),
-            when(!is_reading && !self.is_full(), self.next.read.min(self.next.walk).max(self.next.again)),
-            when(!self.busy.deleting && !self.confirmed.is_empty(), self.next.delete),
-            when(!self.busy.recording && !self.failures.is_empty(), self.next.record),
-        ];
-        let next = times.into_iter().flatten().min();
-        // Anything that was forgotten here is found then.
-        next.unwrap_or(now + AGAIN).clamp(now + Duration::from_millis(1), now + AGAIN)
+        let can_read = !self.busy.reading && !self.is_full();
+        let read = can_read.then(|| self.next.read.min(self.next.walk).max(self.next.again));
+        read.unwrap_or(now + TICK).clamp(now + Duration::from_millis(1), now + TICK)
     }
 }
 

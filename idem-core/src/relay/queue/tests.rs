@@ -134,18 +134,6 @@ async fn the_more_is_here_the_fewer_messages_of_a_key_are_kept() {
 }
 
 #[tokio::test]
-async fn a_message_whose_time_has_come_is_waited_for_no_more() {
-    let (mut queue, now) = (Queue::new(1000), Instant::now());
-    for id in [1, 2] {
-        queue.add(row(id, None), now);
-    }
-    let [first, second] = [1, 2].map(|seconds| now + Duration::from_secs(seconds));
-    queue.park_refused(1, now, first - now);
-    queue.park_unanswered(2, second);
-    assert_eq!([now, first, second].map(|now| queue.next_due(now)), [Some(first), Some(second), None]);
-}
-
-#[tokio::test]
 async fn messages_without_an_answer_are_woken_as_far_as_there_are_slots() {
     let (mut queue, now) = (Queue::new(1000), Instant::now());
     for id in 1..=5 {
