@@ -55,19 +55,16 @@ struct OfKey {
     is_parked: bool,
     /// Those behind it that are kept.
     waiting: BTreeSet<i64>,
-    /// The lowest id of those that are not kept, if there may be some.
+    /// The lowest id of those that are not kept, if there may be some, beside those of the read that runs.
     passed: Option<i64>,
-    /// Whether the read that runs is for it, and nothing was passed since.
-    asked: bool,
     /// Whether it is among those that are read for next.
     is_queued: bool,
 }
 
 impl OfKey {
-    /// Records that messages from this id on are not kept. Nor are those of a read that runs, which may have left out some.
+    /// Records that messages from this id on are not kept. Nor are those of a read that runs.
     fn pass(&mut self, id: i64) {
         self.passed = Some(self.passed.map_or(id, |passed| passed.min(id)));
-        self.asked = false;
     }
 }
 
@@ -170,7 +167,7 @@ impl Queue {
         of_key.head = of_key.waiting.pop_first();
         if of_key.head.is_some() {
             self.behind -= 1;
-        } else if of_key.passed.is_none() && !of_key.asked {
+        } else if of_key.passed.is_none() {
             self.keys.remove(key);
             return None;
         }
@@ -339,7 +336,7 @@ impl Queue {
             if keys.is_empty() {
                 from = start(passed);
             }
-            (of_key.asked, of_key.is_queued) = (true, false);
+            (of_key.passed, of_key.is_queued) = (None, false);
             room += most.saturating_sub(of_key.waiting.len()).max(1);
             keys.push(key);
         }
@@ -352,16 +349,10 @@ impl Queue {
         self.reading_on.len()
     }
 
-    /// Records that a read for keys has ended, before its messages are added. `end`: the last id that it has brought, if there may
-    /// be more; `None`: it has failed, or was dropped.
-    pub(super) fn covered(&mut self, keys: &[Key], end: Option<Option<i64>>) {
-        for key in keys {
-            let Some(of_key) = self.keys.get_mut(key) else { continue };
-            if std::mem::take(&mut of_key.asked)
-                && let Some(end) = end
-            {
-                of_key.passed = end.and_then(|end| Some(of_key.passed?.max(end + 1)));
-            }
+    /// Records that a read for keys has ended, before its messages are added. `rest`: from where on there may be more.
+    pub(super) fn covered(&mut self, keys: &[Key], rest: Option<i64>) {
+        if let Some(rest) = rest {
+            keys.iter().for_each(|key| self.keys.entry(key.clone()).or_default().pass(rest));
         }
     }
 

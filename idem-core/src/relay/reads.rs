@@ -161,8 +161,8 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     }
 
     fn read_destination(&mut self, now: Instant) -> Option<Ask> {
-        let to = self.circuits.to_read(now).filter(|to| !self.is_full() || self.circuits.is_open(to))?;
-        let passed = self.circuits.begin_read(&to)?;
+        let is_full = self.is_full();
+        let (to, passed) = self.circuits.begin_read(now, is_full)?;
         let limit = if self.circuits.is_open(&to) { KEPT } else { self.limit() };
         Some(self.ask(Kind::Destination(to), self.floor.bounds_from(self.floor.start(passed)), limit))
     }
@@ -226,11 +226,11 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         }
         let is_bounded = bounds.to < i64::MAX;
         let last = found.rows.last().map(|row| row.id).filter(|_| found.is_cut);
-        let end = last.or(is_bounded.then_some(bounds.to));
+        let rest = last.or(is_bounded.then_some(bounds.to)).map(|end| end + 1);
         match &kind {
             Kind::Ids(ids) => self.gone(ids, &found),
-            Kind::Keys(keys) => self.queue.covered(keys, Some(end)),
-            Kind::Destination(to) => self.circuits.end_read(to, Some(end)),
+            Kind::Keys(keys) => self.queue.covered(keys, rest),
+            Kind::Destination(to) => self.circuits.end_read(to, true, rest),
             Kind::Others { is_below: true, .. } => last.into_iter().for_each(|last| self.floor.walked(last)),
             Kind::Others { keys, destinations, .. } => {
                 self.queue.left_out_from(keys, bounds.from);
@@ -277,11 +277,11 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         match kind {
             Kind::Ids(ids) => self.queue.wake(ids),
             Kind::Keys(keys) => {
-                self.queue.covered(&keys, None);
+                self.queue.covered(&keys, Some(bounds.from));
                 let next = self.queue.settle(&keys);
                 next.into_iter().for_each(|id| self.place(Some(id)));
             }
-            Kind::Destination(to) => self.circuits.end_read(&to, None),
+            Kind::Destination(to) => self.circuits.end_read(&to, false, Some(bounds.from)),
             Kind::Others { is_below: true, .. } => self.floor.walked(bounds.from - 1),
             Kind::Others { .. } => {}
         }

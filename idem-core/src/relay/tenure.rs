@@ -247,10 +247,8 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
         let most = self.broker.slots(self.relay.settings.concurrency, now);
         let quarter = (most / 4).max(1);
         self.queue.wake_due(now, quarter.saturating_sub(self.slow));
-        while most > 0
-            && let Some(probe) = self.circuits.next_probe(now, quarter)
-        {
-            self.queue.wake([probe]);
+        if most > 0 {
+            self.queue.wake(self.circuits.probes(now, quarter));
         }
         while self.flying.len() < most
             && let Some((id, is_slow)) = self.queue.next(self.slow < quarter)

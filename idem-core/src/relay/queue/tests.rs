@@ -52,12 +52,12 @@ async fn of_a_key_with_many_messages_some_are_kept_and_the_rest_is_read_when_hal
         assert_eq!((keys(&mut queue), queue.advance(id)), (None, Some(id + 1)), "{id}");
     }
     assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 102)));
-    queue.covered(&key("k"), Some(Some(151)));
+    queue.covered(&key("k"), Some(152));
     assert!(add(&mut queue, 102..=151, "k").is_empty() && queue.settle(&key("k")).is_empty());
     assert_eq!(queue.left_out().len(), 1, "there may be more");
     advance(&mut queue, 51..=101);
     assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 152)));
-    queue.covered(&key("k"), Some(None));
+    queue.covered(&key("k"), None);
     queue.settle(&key("k"));
     assert!(queue.left_out().is_empty());
     advance(&mut queue, 102..=151);
@@ -89,7 +89,7 @@ async fn a_read_that_runs_brings_nothing_behind_what_was_forgotten_since() {
     assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 102)));
     // 61 is refused while the read runs, and those behind it are forgotten.
     queue.park_refused(61, now, Duration::ZERO);
-    queue.covered(&key("k"), Some(None));
+    queue.covered(&key("k"), None);
     assert!(add(&mut queue, 102..=150, "k").is_empty(), "62 is in front of them");
     queue.settle(&key("k"));
     queue.forget(61);
@@ -115,7 +115,7 @@ async fn what_was_committed_late_goes_in_front_of_a_message_that_has_waited() {
     queue.park_refused(10, now, Duration::ZERO);
     queue.wake_due(now, 0);
     assert_eq!((queue.take_due(9), keys(&mut queue)), (vec![], Some((vec!["k".to_owned()], 5))));
-    queue.covered(&key("k"), Some(None));
+    queue.covered(&key("k"), None);
     assert_eq!(add(&mut queue, [5, 10], "k"), [5]);
 }
 
