@@ -18,11 +18,10 @@ use crate::Key;
 use crate::outbox::StagedMessage;
 use crate::store::{OutboxRow, RowRef};
 
-/// How many messages of one key are kept at most behind its head; how many if those of all keys take half of the room, or their
-/// bytes half of the limit; and one if those of the key are large, too.
+/// How many messages of one key are kept at most behind its head, and how many if those of all keys take half of the room, or
+/// their bytes half of the limit.
 const MANY: usize = 100;
 const FEW: usize = 5;
-const LARGE: usize = 1024 * 1024;
 
 /// The bytes of payloads and headers up to which more is read.
 const BYTES: usize = 64 * 1024 * 1024;
@@ -118,7 +117,7 @@ impl Queue {
             self.forget(id);
         }
         if let Some(key) = &key {
-            let most = self.most(key);
+            let most = self.most();
             let of_key = self.keys.entry(key.clone()).or_default();
             if of_key.passed.is_some_and(|passed| passed <= id) {
                 return None;
@@ -145,17 +144,8 @@ impl Queue {
     }
 
     /// Returns how many messages of a key may be kept behind its head.
-    fn most(&self, key: &Key) -> usize {
-        let is_large = self.bytes > BYTES / 2;
-        let own = || {
-            let waiting = self.keys.get(key).into_iter().flat_map(|of_key| &of_key.waiting);
-            waiting.filter_map(|id| self.rows.get(id)).map(Row::size).sum::<usize>()
-        };
-        match is_large || self.behind > self.room / 2 {
-            true if is_large && own() > LARGE => 1,
-            true => FEW,
-            false => MANY,
-        }
+    fn most(&self) -> usize {
+        if self.bytes > BYTES / 2 || self.behind > self.room / 2 { FEW } else { MANY }
     }
 
     /// Makes the first message of a key its head, if it has none, and returns it. Forgets a key without messages.
@@ -178,7 +168,7 @@ impl Queue {
 
     /// Lets a key be read for if messages were passed, and half of its queue is free.
     fn read_on(&mut self, key: &Key) {
-        let half = self.most(key) / 2;
+        let half = self.most() / 2;
         if let Some(of_key) = self.keys.get_mut(key)
             && of_key.passed.is_some()
             && !of_key.is_parked
@@ -322,8 +312,8 @@ impl Queue {
     /// front of it. Returns also from where on, and how many messages they have room for. `start` says where a read begins.
     pub(super) fn take_keys(&mut self, start: impl Fn(i64) -> i64) -> Option<(Vec<Key>, i64, usize)> {
         let (mut keys, mut others, mut from, mut room) = (Vec::new(), VecDeque::new(), i64::MIN, 0);
+        let most = self.most();
         for key in std::mem::take(&mut self.reading_on) {
-            let most = self.most(&key);
             let Some(of_key) = self.keys.get_mut(&key) else { continue };
             let Some(passed) = of_key.passed.filter(|_| !of_key.is_parked) else {
                 of_key.is_queued = false;
@@ -391,12 +381,6 @@ impl Queue {
     /// Returns whether there is no room for more messages. `parked`: how many may be parked.
     pub(super) fn is_full(&self, parked: usize) -> bool {
         self.rows.len() - self.parked >= self.room || self.bytes >= BYTES || self.parked >= parked
-    }
-}
-
-impl Row {
-    fn size(&self) -> usize {
-        self.message.as_ref().map_or(0, |message| message.message().size())
     }
 }
 

@@ -127,9 +127,9 @@ async fn the_more_is_here_the_fewer_messages_of_a_key_are_kept() {
     assert_eq!(queue.keys[&key("l")[0]].waiting.len(), FEW);
     let mut queue = Queue::new(200);
     for id in 0..80 {
-        queue.add(sized(id, Some("large"), LARGE), Instant::now());
+        queue.add(sized(id, Some("large"), 1024 * 1024), Instant::now());
     }
-    assert!(queue.keys[&key("large")[0]].waiting.len() <= 33, "up to half of the bytes, and then one");
+    assert!(queue.keys[&key("large")[0]].waiting.len() <= 33, "up to half of the bytes, and then no more");
     assert!(!queue.is_full(1000));
 }
 
