@@ -123,13 +123,8 @@ impl Queue {
                 return None;
             }
             if of_key.is_parked || of_key.head.is_some() && of_key.waiting.len() >= most {
-                // A message that commits late may be in front of those that are kept.
-                let last = of_key.waiting.last().copied().filter(|last| *last > id && !of_key.is_parked);
-                of_key.pass(last.unwrap_or(id));
-                let last = last?;
-                of_key.waiting.remove(&last);
-                self.behind -= 1;
-                self.remove(last);
+                of_key.pass(id);
+                return None;
             }
         }
         self.bytes += row.message.message().size();
@@ -261,27 +256,13 @@ impl Queue {
     pub(super) fn wake_due(&mut self, now: Instant, slots: usize) {
         while self.refused.first().is_some_and(|(until, _)| *until <= now) {
             let first = self.refused.pop_first();
-            first.into_iter().for_each(|(_, id)| self.wake_in_order(id));
+            self.due.extend(first.map(|(_, id)| id));
         }
         while self.slow.len() + self.due.len() < slots
             && self.unanswered.first().is_some_and(|(until, _)| *until <= now)
         {
             let first = self.unanswered.pop_first();
-            first.into_iter().for_each(|(_, id)| self.wake_in_order(id));
-        }
-    }
-
-    /// Lets a message be read again by its id; or with its key, if messages that were committed late are in front of it.
-    fn wake_in_order(&mut self, id: i64) {
-        let key = self.rows.get(&id).and_then(|row| row.key.clone());
-        let of_key = key.as_ref().and_then(|key| self.keys.get_mut(key));
-        match of_key.filter(|of_key| of_key.head == Some(id) && of_key.passed.is_some_and(|passed| passed < id)) {
-            Some(of_key) => {
-                (of_key.head, of_key.is_parked) = (None, false);
-                self.remove(id);
-                key.into_iter().for_each(|key| self.read_on(&key));
-            }
-            None => self.due.extend([id]),
+            self.due.extend(first.map(|(_, id)| id));
         }
     }
 
