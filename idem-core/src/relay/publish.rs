@@ -1,6 +1,5 @@
 //! Publishing: one call of the sink, and what its answer means for the message, its key, its destination and the broker.
 
-use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,18 +64,6 @@ pub(super) fn publish<K: Sink>(
     })
 }
 
-/// The messages at which a sink has panicked since it last answered.
-#[derive(Debug, Default)]
-pub(super) struct Panics(HashSet<i64>);
-
-impl Panics {
-    /// Records a panic. Returns whether the sink is broken, rather than this message one that it cannot publish.
-    fn panicked(&mut self, id: i64) -> bool {
-        self.0.insert(id);
-        self.0.len() >= PANICS
-    }
-}
-
 impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Applies the answer to a message.
     pub(super) fn published(&mut self, Published { id, began, answer }: Published) {
@@ -113,16 +100,20 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 self.unanswered((id, to, error), is_late, (began, now), was_slow);
             }
             Answer::Late(error) => self.unanswered((id, to, error), true, (began, now), was_slow),
-            Answer::Panicked(text) if self.panics.panicked(id) => {
-                self.end.get_or_insert(End::Defect(Error::Panicked { task: "publishing", text }));
+            Answer::Panicked(text) => {
+                self.panics.insert(id);
+                if self.panics.len() < PANICS {
+                    self.refused(id, &message, format!("the sink panicked: {text}"), now);
+                } else {
+                    self.end.get_or_insert(End::Defect(Error::Panicked { task: "publishing", text }));
+                }
             }
-            Answer::Panicked(text) => self.refused(id, &message, format!("the sink panicked: {text}"), now),
         }
     }
 
     /// Records that the broker answers.
     fn answered(&mut self, now: Instant) {
-        self.panics.0.clear();
+        self.panics.clear();
         if self.broker.confirm(now) {
             tracing::info!("the broker answers again");
         }

@@ -3,7 +3,7 @@
 //! It is one task with one state. It publishes, reads, deletes what is confirmed and records what was refused, all beside each other,
 //! each kind of statement once at a time. With the tenure all that it knows is dropped, and its calls with it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -24,7 +24,7 @@ use super::builder::Relay;
 use super::circuit::{Broker, Circuits};
 use super::floor::Floor;
 use super::lease::Lease;
-use super::publish::{Panics, Published, publish};
+use super::publish::{Published, publish};
 use super::queue::Queue;
 use super::reads::{KINDS, Part, WALK, read};
 
@@ -69,7 +69,8 @@ pub(super) struct Tenure<'a, S, K> {
     pub(super) queue: Queue,
     pub(super) circuits: Circuits,
     pub(super) broker: Broker,
-    pub(super) panics: Panics,
+    /// The messages at which the sink has panicked since it last answered.
+    pub(super) panics: HashSet<i64>,
     /// The calls of the sink, the messages that they are for, with whether each has a slot of the slow ones, and how many have.
     publishing: FuturesUnordered<BoxFuture<'a, Published>>,
     pub(super) flying: HashMap<i64, bool>,
@@ -137,7 +138,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             queue: Queue::new(relay.settings.concurrency.saturating_mul(EACH).clamp(AT_LEAST, AT_MOST)),
             circuits: Circuits::default(),
             broker: Broker::default(),
-            panics: Panics::default(),
+            panics: HashSet::new(),
             publishing: FuturesUnordered::new(),
             flying: HashMap::new(),
             slow: 0,
