@@ -38,9 +38,8 @@ pub(super) struct Published {
 enum Answer {
     Confirmed,
     Refused(String),
+    /// The broker is away, or there was no answer in time.
     Away(String),
-    /// There was no answer in time.
-    Late(String),
     /// The sink panicked.
     Panicked(String),
 }
@@ -58,7 +57,7 @@ pub(super) fn publish<K: Sink>(
             Ok(Ok(Err(SinkError::Message(error)))) => Answer::Refused(crate::error::text(error.as_ref())),
             Ok(Ok(Err(SinkError::Broker(error)))) => Answer::Away(crate::error::text(error.as_ref())),
             Ok(Err(panic)) => Answer::Panicked(panic_text(panic.as_ref()).to_owned()),
-            Err(_) => Answer::Late(format!("it did not confirm a message within {limit:?}")),
+            Err(_) => Answer::Away(format!("it did not confirm a message within {limit:?}")),
         };
         Published { id, began, answer }
     })
@@ -96,10 +95,9 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             }
             Answer::Away(error) => {
                 let long = LONG.min(self.relay.settings.publish_timeout / 2);
-                let is_late = now.duration_since(began) >= long && self.relay.settings.concurrency >= FEW;
+                let is_late = now.duration_since(began) >= long;
                 self.unanswered((id, to, error), is_late, (began, now), was_slow);
             }
-            Answer::Late(error) => self.unanswered((id, to, error), true, (began, now), was_slow),
             Answer::Panicked(text) => {
                 self.panics.insert(id);
                 if self.panics.len() < PANICS {
