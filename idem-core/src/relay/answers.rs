@@ -21,51 +21,49 @@ pub(super) enum Done {
 impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Applies the end of a statement.
     pub(super) fn apply(&mut self, done: Done) {
+        let now = Instant::now();
         match done {
-            Done::Read { ask, began, found } => {
-                self.busy.reading = false;
-                self.read_ended(ask, began, found);
-            }
-            Done::Deleted { rows, deleted } => {
-                self.busy.deleting = false;
-                match self.answered_by_database("delete published messages", deleted) {
-                    Some(deleted) => {
-                        if deleted < rows.len() as u64 {
-                            // The lease may be lost, or the ids may have been given again.
-                            self.next.renew = Instant::now();
-                            self.floor.failed();
-                        }
-                        let is_repeated = std::mem::take(&mut self.is_repeated);
-                        if deleted == 0 && !is_repeated {
-                            // If the lease is not lost, they are read and published again: not at full speed.
-                            self.has_kept = true;
-                            self.next.again = self.again();
-                        }
-                        rows.into_iter().for_each(|row| self.queue.remove(row.id));
+            Done::Read { ask, began, found } => self.read_ended(ask, began, found),
+            Done::Deleted { rows, deleted } => match self.answered_by_database("delete published messages", deleted) {
+                Some(deleted) => {
+                    self.next.delete = Some(now);
+                    if deleted < rows.len() as u64 {
+                        // The lease may be lost, or the ids may have been given again.
+                        self.next.renew = self.next.renew.map(|_| now);
+                        self.floor.failed();
                     }
-                    None => {
-                        self.confirmed.extend(rows);
-                        self.is_repeated = true;
-                        self.next.delete = self.again();
+                    let is_repeated = std::mem::take(&mut self.is_repeated);
+                    if deleted == 0 && !is_repeated {
+                        // If the lease is not lost, they are read and published again: not at full speed.
+                        self.has_kept = true;
+                        self.next.again = self.next.again.map(|_| self.again());
                     }
+                    rows.into_iter().for_each(|row| self.queue.remove(row.id));
                 }
-            }
+                None => {
+                    self.confirmed.extend(rows);
+                    self.is_repeated = true;
+                    self.next.delete = Some(self.again());
+                }
+            },
             Done::Recorded { failures, recorded } => {
-                self.busy.recording = false;
                 match self.answered_by_database("record refused messages", recorded) {
-                    Some(()) => failures.into_iter().for_each(|failure| self.recorded(failure)),
+                    Some(()) => {
+                        self.next.record = Some(now);
+                        failures.into_iter().for_each(|failure| self.recorded(failure));
+                    }
                     None => {
                         self.failures.extend(failures);
-                        self.next.record = self.again();
+                        self.next.record = Some(self.again());
                     }
                 }
             }
             Done::Leased { began, answer } => {
-                self.busy.leasing = false;
+                self.next.renew = Some(self.again());
                 match self.answered_by_database("renew its lease", answer) {
                     Some(LeaseAnswer::Held) => {
                         self.lease.renewed(began);
-                        self.next.renew = self.lease.next(began);
+                        self.next.renew = Some(self.lease.next(began));
                         if std::mem::take(&mut self.has_kept) {
                             tracing::warn!(
                                 "the database has deleted none of the published messages, and they are published again: see to it that \
@@ -75,7 +73,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                     }
                     Some(LeaseAnswer::Other) => self.end = Some(End::Lost),
                     Some(LeaseAnswer::Unknown) => self.end = Some(End::Replaced),
-                    None => self.next.renew = self.again(),
+                    None => {}
                 }
             }
         }

@@ -91,7 +91,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             }
             Answer::Refused(error) => {
                 self.answered(now);
-                self.refused(id, &message, error, now);
+                self.refused(id, &message, error);
             }
             Answer::Away(error) => {
                 let long = LONG.min(self.relay.settings.publish_timeout / 2);
@@ -101,7 +101,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             Answer::Panicked(text) => {
                 self.panics.insert(id);
                 if self.panics.len() < PANICS {
-                    self.refused(id, &message, format!("the sink panicked: {text}"), now);
+                    self.refused(id, &message, format!("the sink panicked: {text}"));
                 } else {
                     self.end.get_or_insert(End::Defect(Error::Panicked { task: "publishing", text }));
                 }
@@ -160,7 +160,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     }
 
     /// Charges a message that the broker has refused. Its key waits until that is recorded, and until its next attempt.
-    fn refused(&mut self, id: i64, message: &StagedMessage, error: String, now: Instant) {
+    fn refused(&mut self, id: i64, message: &StagedMessage, error: String) {
         let attempt = message.attempt();
         let next = self.relay.settings.retry.after(attempt);
         let (message_id, to) = (message.id(), message.to());
@@ -178,6 +178,5 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         self.failures.push(PublishFailure { row, attempts: attempt, next, error });
         // Until it is recorded, it is parked without a time.
         self.queue.park(id);
-        self.next.record = self.next.record.min(now);
     }
 }

@@ -108,9 +108,7 @@ pub(super) fn read<S: Store>(store: &S, outbox: OutboxId, ask: Ask) -> BoxFuture
 impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Returns the read that is next, if there is one now.
     pub(super) fn next_read(&mut self, now: Instant) -> Option<Ask> {
-        if now < self.next.again {
-            return None;
-        }
+        self.next.again.filter(|again| *again <= now)?;
         let is_behind = self.queue.keys_to_read() >= KEYS && self.since_floor < BEFORE_FLOOR;
         for _ in 0..KINDS {
             self.turn = (self.turn + 1) % KINDS;
@@ -200,10 +198,11 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         let from_floor = matches!(kind, Kind::Others { is_below: false, .. }).then_some(bounds);
         let Some(found) = self.answered_by_database("read the outbox", found) else {
             self.parts[self.turn].failed();
-            self.next.again = self.again();
-            self.next.read = self.next.again;
+            self.next.read = self.again();
+            self.next.again = Some(self.next.read);
             return self.undo(kind, bounds);
         };
+        self.next.again = Some(now);
         self.parts[self.turn].ended(found.is_cut);
         let before = self.floor.bounds();
         // Those by ids and below the floor do not cover such a range.

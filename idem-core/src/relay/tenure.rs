@@ -76,7 +76,6 @@ pub(super) struct Tenure<'a, S, K> {
     pub(super) flying: HashMap<i64, bool>,
     pub(super) slow: usize,
     statements: FuturesUnordered<BoxFuture<'a, Done>>,
-    pub(super) busy: Busy,
     pub(super) next: Next,
     /// The kind of read that was last, and how many there were since the last one from the floor.
     pub(super) turn: usize,
@@ -93,16 +92,7 @@ pub(super) struct Tenure<'a, S, K> {
     pub(super) end: Option<End>,
 }
 
-/// The statements that run at present.
-#[derive(Debug, Default)]
-pub(super) struct Busy {
-    pub(super) reading: bool,
-    pub(super) deleting: bool,
-    pub(super) recording: bool,
-    pub(super) leasing: bool,
-}
-
-/// When each kind of statement runs next.
+/// When each kind of statement runs next. `None`: it runs.
 #[derive(Debug)]
 pub(super) struct Next {
     /// From the floor, and the earliest time of such a read.
@@ -110,11 +100,11 @@ pub(super) struct Next {
     pub(super) early: Instant,
     /// Below it.
     pub(super) walk: Instant,
-    /// The earliest time of any read, behind one that has failed.
-    pub(super) again: Instant,
-    pub(super) delete: Instant,
-    pub(super) record: Instant,
-    pub(super) renew: Instant,
+    /// The earliest time of any read: it is later than now behind one that has failed.
+    pub(super) again: Option<Instant>,
+    pub(super) delete: Option<Instant>,
+    pub(super) record: Option<Instant>,
+    pub(super) renew: Option<Instant>,
 }
 
 impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
@@ -126,8 +116,8 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
         lease: Lease,
     ) -> Self {
         let now = Instant::now();
-        let (walk, renew) = (now + WALK, lease.next(now));
-        let next = Next { read: now, early: now, walk, again: now, delete: now, record: now, renew };
+        let (soon, renew) = (Some(now), Some(lease.next(now)));
+        let next = Next { read: now, early: now, walk: now + WALK, again: soon, delete: soon, record: soon, renew };
         Self {
             relay,
             metrics,
@@ -143,7 +133,6 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             flying: HashMap::new(),
             slow: 0,
             statements: FuturesUnordered::new(),
-            busy: Busy::default(),
             next,
             turn: 0,
             since_floor: 0,
@@ -198,8 +187,9 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     async fn drained(&mut self) {
         loop {
             self.start(Instant::now());
-            let is_idle = !self.busy.deleting && !self.busy.recording && !self.busy.leasing && self.flying.is_empty();
-            if is_idle && self.confirmed.is_empty() && self.failures.is_empty() {
+            let is_written = self.confirmed.is_empty() && self.failures.is_empty();
+            let runs = [self.next.delete, self.next.record, self.next.renew].contains(&None);
+            if is_written && !runs && self.flying.is_empty() {
                 return;
             }
             // Nothing can be written any more.
@@ -220,8 +210,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             self.expire();
         }
         self.write(now);
-        if !self.busy.leasing && now >= self.next.renew {
-            self.busy.leasing = true;
+        if self.next.renew.take_if(|renew| *renew <= now).is_some() {
             let (store, outbox, token) = (&self.relay.store, self.outbox, self.token);
             let request = LeaseRequest::Hold(self.relay.settings.lease);
             let lease =
@@ -232,10 +221,8 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             return;
         }
         self.publish(now);
-        if !self.busy.reading
-            && let Some(ask) = self.next_read(now)
-        {
-            self.busy.reading = true;
+        if let Some(ask) = self.next_read(now) {
+            self.next.again = None;
             self.statements.push(read(&self.relay.store, self.outbox, ask));
         }
     }
@@ -286,17 +273,15 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     /// Deletes what is confirmed, and records what was refused.
     fn write(&mut self, now: Instant) {
         let (store, outbox, token) = (&self.relay.store, self.outbox, self.token);
-        if !self.busy.deleting && !self.confirmed.is_empty() && now >= self.next.delete {
+        if !self.confirmed.is_empty() && self.next.delete.take_if(|delete| *delete <= now).is_some() {
             let rows = take_first(&mut self.confirmed, DELETED);
-            self.busy.deleting = true;
             self.statements.push(Box::pin(async move {
                 let deleted = store.delete_published(outbox, token, &rows).await;
                 Done::Deleted { rows, deleted }
             }));
         }
-        if !self.busy.recording && !self.failures.is_empty() && now >= self.next.record {
+        if !self.failures.is_empty() && self.next.record.take_if(|record| *record <= now).is_some() {
             let failures = take_first(&mut self.failures, RECORDED);
-            self.busy.recording = true;
             self.statements.push(Box::pin(async move {
                 let recorded = store.record_failures(outbox, token, &failures).await;
                 Done::Recorded { failures, recorded }
@@ -320,8 +305,8 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
 
     /// When to look again for what can be started, if nothing happens before: at the time of the next read, or soon.
     fn next(&self, now: Instant) -> Instant {
-        let can_read = !self.busy.reading && !self.is_full();
-        let read = can_read.then(|| self.next.read.min(self.next.walk).max(self.next.again));
+        let again = self.next.again.filter(|_| !self.is_full());
+        let read = again.map(|again| self.next.read.min(self.next.walk).max(again));
         read.unwrap_or(now + TICK).clamp(now + Duration::from_millis(1), now + TICK)
     }
 }
