@@ -142,18 +142,17 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 tracing::warn!(to, error, "a destination does not confirm: it is tried with one message at a time");
             }
         }
-        let tries = if is_late { self.queue.count_try(id) } else { 0 };
+        let tries = self.queue.count_try(id, is_late);
         match self.circuits.is_open(to) {
-            true => self.park_for(to.to_owned(), id, tries),
+            true => self.park_for(to, id),
             false => self.queue.park_unanswered(id, times.1 + wait_unanswered(tries)),
         }
     }
 
     /// Lets a message wait until its destination answers.
-    pub(super) fn park_for(&mut self, to: String, id: i64, tries: u32) {
-        let is_keyed =
-            self.queue.get(id).and_then(|row| row.message.as_ref()).is_some_and(|message| message.key().is_some());
-        match self.circuits.park(&to, id, (is_keyed, tries)) {
+    pub(super) fn park_for(&mut self, to: &str, id: i64) {
+        let Some(row) = self.queue.get(id) else { return };
+        match self.circuits.park(to, id, (row.key.is_some(), row.tries)) {
             true => self.queue.park(id),
             false => self.queue.remove(id),
         }

@@ -39,7 +39,7 @@ pub(super) struct Row {
     /// `None`: it is parked.
     pub(super) message: Option<Arc<StagedMessage>>,
     pub(super) message_id: Uuid,
-    key: Option<Key>,
+    pub(super) key: Option<Key>,
     /// When it was staged, by the clock of this process.
     pub(super) staged: Option<Instant>,
     /// How often it was published without an answer, in a row.
@@ -234,10 +234,10 @@ impl Queue {
         self.refused.insert((now + delay.min(LONGEST), id));
     }
 
-    /// Counts an attempt without an answer. Returns how many there were in a row.
-    pub(super) fn count_try(&mut self, id: i64) -> u32 {
+    /// Counts an attempt, if it got no answer in time. Returns how many of these there were in a row.
+    pub(super) fn count_try(&mut self, id: i64, is_late: bool) -> u32 {
         let Some(row) = self.rows.get_mut(&id) else { return 0 };
-        row.tries = row.tries.saturating_add(1);
+        row.tries = if is_late { row.tries.saturating_add(1) } else { 0 };
         row.tries
     }
 

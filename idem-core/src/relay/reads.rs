@@ -252,7 +252,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         }
         if let Kind::Keys(keys) = &kind {
             let next = self.queue.settle(keys);
-            next.into_iter().for_each(|id| self.place(Some(id)));
+            self.place(next);
         }
     }
 
@@ -278,7 +278,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             Kind::Keys(keys) => {
                 self.queue.covered(&keys, Some(bounds.from));
                 let next = self.queue.settle(&keys);
-                next.into_iter().for_each(|id| self.place(Some(id)));
+                self.place(next);
             }
             Kind::Destination(to) => self.circuits.end_read(&to, false, Some(bounds.from)),
             Kind::Others { is_below: true, .. } => self.floor.walked(bounds.from - 1),

@@ -255,18 +255,18 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     fn waits(&mut self, to: &str, id: i64) -> bool {
         let waits = self.circuits.is_open(to) && !self.circuits.is_probe(to, id);
         if waits {
-            let tries = self.queue.get(id).map_or(0, |row| row.tries);
-            self.park_for(to.to_owned(), id, tries);
+            self.park_for(to, id);
         }
         waits
     }
 
-    /// Makes a message ready, or lets it wait for its destination.
-    pub(super) fn place(&mut self, next: Option<i64>) {
-        let Some(id) = next else { return };
-        let Some(message) = self.queue.get(id).and_then(|row| row.message.clone()) else { return };
-        if !self.waits(message.to(), id) {
-            self.queue.ready(id, self.circuits.is_slow(message.to()));
+    /// Makes messages ready, or lets them wait for their destinations.
+    pub(super) fn place(&mut self, next: impl IntoIterator<Item = i64>) {
+        for id in next {
+            let Some(message) = self.queue.get(id).and_then(|row| row.message.clone()) else { continue };
+            if !self.waits(message.to(), id) {
+                self.queue.ready(id, self.circuits.is_slow(message.to()));
+            }
         }
     }
 

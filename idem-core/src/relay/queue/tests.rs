@@ -126,7 +126,7 @@ async fn messages_without_an_answer_are_woken_as_far_as_there_are_slots() {
     let (mut queue, now) = (Queue::new(1000), Instant::now());
     for id in 1..=5 {
         queue.add(row(id, None), now);
-        assert_eq!(queue.count_try(id), 1);
+        assert_eq!(queue.count_try(id, true), 1);
         queue.park_unanswered(id, now);
     }
     queue.wake_due(now, 2);
