@@ -19,11 +19,12 @@ use super::floor::{Bounds, Verdict};
 use super::tenure::{End, Tenure};
 
 /// How many kinds of reads take turns.
-pub(super) const KINDS: usize = 5;
+const KINDS: usize = 5;
 
-/// The most messages that one read brings, and their bytes of payloads and headers.
+/// The most messages that one read brings, and their bytes of payloads and headers: a slow connection has to carry them within the
+/// time limit of a statement.
 const MOST: usize = 2000;
-const BYTES: u64 = 64 * 1024 * 1024;
+const BYTES: u64 = 8 * 1024 * 1024;
 
 /// How many messages may be parked before nothing new is read: so many for each that may be published at a time, at least so many,
 /// and at most so many, since reads from the floor name each key of which more messages wait.
@@ -41,29 +42,6 @@ const BETWEEN: Duration = Duration::from_millis(2);
 /// How often the second cursor reads.
 pub(super) const WALK: Duration = Duration::from_secs(1);
 
-/// By what the reads of a kind are divided, as a power of two. One that fails may have been too large for the connection, and the
-/// next one brings half as much; one that brings all that it may lets the next one bring twice as much.
-#[derive(Debug, Default)]
-pub(super) struct Part(u32);
-
-impl Part {
-    /// Up to this power: 64 KiB and one message.
-    const SMALLEST: u32 = 10;
-
-    fn failed(&mut self) {
-        self.0 = (self.0 + 1).min(Self::SMALLEST);
-    }
-
-    fn ended(&mut self, is_cut: bool) {
-        self.0 = self.0.saturating_sub(u32::from(is_cut));
-    }
-
-    /// How many messages, at least one, and bytes a read brings whose usual limit is this.
-    fn of(&self, limit: usize) -> (usize, u64) {
-        ((limit >> self.0).max(1), BYTES >> self.0)
-    }
-}
-
 /// The request of a read.
 #[derive(Debug)]
 pub(super) struct Ask {
@@ -71,7 +49,6 @@ pub(super) struct Ask {
     bounds: Bounds,
     known: Vec<i64>,
     limit: usize,
-    bytes: u64,
     marks: bool,
 }
 
@@ -91,7 +68,7 @@ enum Kind {
 pub(super) fn read<S: Store>(store: &S, outbox: OutboxId, ask: Ask) -> BoxFuture<'_, Done> {
     Box::pin(async move {
         let began = Instant::now();
-        let Ask { kind, bounds, known, limit, bytes, marks } = &ask;
+        let Ask { kind, bounds, known, limit, marks } = &ask;
         let filter = match kind {
             Kind::Ids(ids) => OutboxFilter::Ids(ids),
             Kind::Keys(keys) => OutboxFilter::Keys(keys),
@@ -99,7 +76,7 @@ pub(super) fn read<S: Store>(store: &S, outbox: OutboxId, ask: Ask) -> BoxFuture
             Kind::Others { keys, destinations, .. } => OutboxFilter::Except { keys, destinations },
         };
         let limit = u32::try_from(*limit).unwrap_or(u32::MAX);
-        let read = OutboxRead { from: bounds.from, to: bounds.to, filter, known, limit, bytes: *bytes, marks: *marks };
+        let read = OutboxRead { from: bounds.from, to: bounds.to, filter, known, limit, bytes: BYTES, marks: *marks };
         let found = store.read_outbox(outbox, read).await;
         Done::Read { ask, began, found }
     })
@@ -144,9 +121,9 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             return None;
         }
         let ids = self.queue.take_due(self.limit());
-        let (limit, bytes) = self.parts[self.turn].of(ids.len());
+        let limit = ids.len();
         let bounds = Bounds { from: 0, to: i64::MAX };
-        (!ids.is_empty()).then_some(Ask { kind: Kind::Ids(ids), bounds, known: Vec::new(), limit, bytes, marks: false })
+        (!ids.is_empty()).then_some(Ask { kind: Kind::Ids(ids), bounds, known: Vec::new(), limit, marks: false })
     }
 
     fn read_keys(&mut self) -> Option<Ask> {
@@ -187,8 +164,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     }
 
     fn ask(&self, kind: Kind, bounds: Bounds, limit: usize) -> Ask {
-        let (limit, bytes) = self.parts[self.turn].of(limit);
-        Ask { kind, bounds, known: self.queue.known(bounds.from, bounds.to), limit, bytes, marks: false }
+        Ask { kind, bounds, known: self.queue.known(bounds.from, bounds.to), limit, marks: false }
     }
 
     /// Records the end of a read, and adds the messages that it has brought.
@@ -197,13 +173,11 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         let Ask { kind, bounds, .. } = ask;
         let from_floor = matches!(kind, Kind::Others { is_below: false, .. }).then_some(bounds);
         let Some(found) = self.answered_by_database("read the outbox", found) else {
-            self.parts[self.turn].failed();
             self.next.read = self.again();
             self.next.again = Some(self.next.read);
             return self.undo(kind, bounds);
         };
         self.next.again = Some(now);
-        self.parts[self.turn].ended(found.is_cut);
         let before = self.floor.bounds();
         // Those by ids and below the floor do not cover such a range.
         if !matches!(kind, Kind::Ids(_) | Kind::Others { is_below: true, .. }) {
@@ -289,25 +263,5 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Reads from the floor as soon as it may be.
     pub(super) fn read_soon(&mut self) {
         self.next.read = self.next.read.min(self.next.early);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_read_that_has_failed_is_asked_for_again_with_less() {
-        let mut part = Part::default();
-        assert_eq!(part.of(2000), (2000, BYTES));
-        part.failed();
-        assert_eq!(part.of(2000), (1000, BYTES / 2));
-        part.ended(false);
-        assert_eq!(part.of(2000), (1000, BYTES / 2), "a small one says nothing of large ones");
-        part.ended(true);
-        part.ended(true);
-        assert_eq!(part.of(2000), (2000, BYTES));
-        (0..100).for_each(|_| part.failed());
-        assert_eq!((part.of(2000), part.of(5).0), ((1, 64 * 1024), 1));
     }
 }

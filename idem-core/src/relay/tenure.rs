@@ -26,7 +26,7 @@ use super::floor::Floor;
 use super::lease::Lease;
 use super::publish::{Published, publish};
 use super::queue::Queue;
-use super::reads::{KINDS, Part, WALK, read};
+use super::reads::{WALK, read};
 
 /// How many messages are kept in memory: so many for each that may be published at a time, at least so many, and at most so many.
 const EACH: usize = 20;
@@ -80,8 +80,6 @@ pub(super) struct Tenure<'a, S, K> {
     /// The kind of read that was last, and how many there were since the last one from the floor.
     pub(super) turn: usize,
     pub(super) since_floor: usize,
-    /// Of each kind of read.
-    pub(super) parts: [Part; KINDS],
     /// Confirmed and not deleted; refused and not recorded.
     pub(super) confirmed: Vec<RowRef>,
     pub(super) failures: Vec<PublishFailure>,
@@ -136,7 +134,6 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             next,
             turn: 0,
             since_floor: 0,
-            parts: Default::default(),
             confirmed: Vec::new(),
             failures: Vec::new(),
             is_repeated: false,
