@@ -262,7 +262,7 @@ async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
     stage(&store.outbox("billing"), &mut own, messages).await;
     let (outbox, token) = (store.register_outbox("billing").await.unwrap(), Uuid::new_v4());
     store.lease_outbox(outbox, token, LeaseRequest::Hold(Duration::from_secs(60))).await.unwrap();
-    let read = async || store.read_outbox(outbox, OutboxRead::ALL).await.unwrap();
+    let read = async || store.read_outbox(outbox, &OutboxRead::ALL).await.unwrap();
     let found = read().await;
     assert_eq!((found.rows.len(), found.is_cut), (2, false));
     let failure = |at: usize, next| {

@@ -5,14 +5,13 @@ use tokio::time::Instant;
 use crate::Store;
 use crate::outbox::Sink;
 use crate::runtime::jittered;
-use crate::store::{LeaseAnswer, OutboxFound, PublishFailure, RowRef, StoreError};
+use crate::store::{LeaseAnswer, OutboxFound, OutboxRead, PublishFailure, RowRef, StoreError};
 
-use super::reads::Ask;
 use super::tenure::{AGAIN, End, Tenure};
 
 /// The end of a statement.
 pub(super) enum Done {
-    Read { ask: Ask, began: Instant, found: Result<OutboxFound, StoreError> },
+    Read { read: OutboxRead, began: Instant, found: Result<OutboxFound, StoreError> },
     Deleted { rows: Vec<RowRef>, deleted: Result<u64, StoreError> },
     Recorded { failures: Vec<PublishFailure>, recorded: Result<(), StoreError> },
     Leased { began: Instant, answer: Result<LeaseAnswer, StoreError> },
@@ -23,7 +22,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     pub(super) fn apply(&mut self, done: Done) {
         let now = Instant::now();
         match done {
-            Done::Read { ask, began, found } => self.read_ended(ask, began, found),
+            Done::Read { read, began, found } => self.read_ended(read, began, found),
             Done::Deleted { rows, deleted } => match self.answered_by_database("delete published messages", deleted) {
                 Some(deleted) => {
                     self.next.delete = Some(now);

@@ -8,17 +8,23 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+use crate::Store;
 use crate::outbox::Sink;
 use crate::runtime::jittered;
 use crate::store::{OutboxFilter, OutboxFound, OutboxId, OutboxRead, StoreError};
-use crate::{Key, Store};
 
 use super::answers::Done;
 use super::circuit::KEPT;
 use super::floor::{Bounds, Verdict};
 use super::tenure::{End, Tenure};
 
-/// How many kinds of reads take turns.
+/// The kinds of reads that take turns: of parked messages whose time has come, by their ids; of passed messages of keys; of messages
+/// without a key that were left out for their destination; of all others, from the floor on; and of those below it.
+const DUE: usize = 0;
+const OF_KEYS: usize = 1;
+const TO_DESTINATION: usize = 2;
+const FROM_FLOOR: usize = 3;
+const BELOW_FLOOR: usize = 4;
 const KINDS: usize = 5;
 
 /// The most messages that one read brings, and their bytes of payloads and headers: a slow connection has to carry them within the
@@ -42,64 +48,33 @@ const BETWEEN: Duration = Duration::from_millis(2);
 /// How often the second cursor reads.
 pub(super) const WALK: Duration = Duration::from_secs(1);
 
-/// The request of a read.
-#[derive(Debug)]
-pub(super) struct Ask {
-    kind: Kind,
-    bounds: Bounds,
-    known: Vec<i64>,
-    limit: usize,
-    marks: bool,
-}
-
-#[derive(Debug)]
-enum Kind {
-    /// Parked messages whose time has come.
-    Ids(Vec<i64>),
-    /// Passed messages of these keys.
-    Keys(Vec<Key>),
-    /// Messages without a key to this destination, which were left out.
-    Destination(String),
-    /// All others, from the floor on; or, for the second cursor, below it.
-    Others { keys: Vec<Key>, destinations: Vec<String>, is_below: bool },
-}
-
 /// Runs a read.
-pub(super) fn read<S: Store>(store: &S, outbox: OutboxId, ask: Ask) -> BoxFuture<'_, Done> {
+pub(super) fn read<S: Store>(store: &S, outbox: OutboxId, read: OutboxRead) -> BoxFuture<'_, Done> {
     Box::pin(async move {
         let began = Instant::now();
-        let Ask { kind, bounds, known, limit, marks } = &ask;
-        let filter = match kind {
-            Kind::Ids(ids) => OutboxFilter::Ids(ids),
-            Kind::Keys(keys) => OutboxFilter::Keys(keys),
-            Kind::Destination(to) => OutboxFilter::Destination(to),
-            Kind::Others { keys, destinations, .. } => OutboxFilter::Except { keys, destinations },
-        };
-        let limit = u32::try_from(*limit).unwrap_or(u32::MAX);
-        let read = OutboxRead { from: bounds.from, to: bounds.to, filter, known, limit, bytes: BYTES, marks: *marks };
-        let found = store.read_outbox(outbox, read).await;
-        Done::Read { ask, began, found }
+        let found = store.read_outbox(outbox, &read).await;
+        Done::Read { read, began, found }
     })
 }
 
 impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Returns the read that is next, if there is one now.
-    pub(super) fn next_read(&mut self, now: Instant) -> Option<Ask> {
+    pub(super) fn next_read(&mut self, now: Instant) -> Option<OutboxRead> {
         self.next.again.filter(|again| *again <= now)?;
         let is_behind = self.queue.keys_to_read() >= KEYS && self.since_floor < BEFORE_FLOOR;
         for _ in 0..KINDS {
             self.turn = (self.turn + 1) % KINDS;
-            let ask = match self.turn {
-                0 => self.read_due(),
-                1 => self.read_keys(),
-                2 => self.read_destination(now),
-                3 if is_behind => None,
-                3 => self.read_floor(now),
+            let read = match self.turn {
+                DUE => self.read_due(),
+                OF_KEYS => self.read_keys(),
+                TO_DESTINATION => self.read_destination(now),
+                FROM_FLOOR if is_behind => None,
+                FROM_FLOOR => self.read_floor(now),
                 _ => self.read_below(now),
             };
-            if ask.is_some() {
-                self.since_floor = if self.turn == 3 { 0 } else { self.since_floor.saturating_add(1) };
-                return ask;
+            if read.is_some() {
+                self.since_floor = if self.turn == FROM_FLOOR { 0 } else { self.since_floor.saturating_add(1) };
+                return read;
             }
         }
         None
@@ -116,80 +91,81 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         self.relay.settings.concurrency.saturating_mul(4).clamp(16, MOST)
     }
 
-    fn read_due(&mut self) -> Option<Ask> {
+    fn read_due(&mut self) -> Option<OutboxRead> {
         if self.queue.ready_len() >= 2 * self.relay.settings.concurrency {
             return None;
         }
         let ids = self.queue.take_due(self.limit());
-        let limit = ids.len();
-        let bounds = Bounds { from: 0, to: i64::MAX };
-        (!ids.is_empty()).then_some(Ask { kind: Kind::Ids(ids), bounds, known: Vec::new(), limit, marks: false })
+        let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        (limit > 0).then_some(OutboxRead { filter: OutboxFilter::Ids(ids), limit, bytes: BYTES, ..OutboxRead::ALL })
     }
 
-    fn read_keys(&mut self) -> Option<Ask> {
+    fn read_keys(&mut self) -> Option<OutboxRead> {
         if self.is_full() {
             return None;
         }
         let floor = &self.floor;
         let (keys, from, limit) = self.queue.take_keys(|passed| floor.start(passed))?;
-        Some(self.ask(Kind::Keys(keys), self.floor.bounds_from(from), limit))
+        Some(self.ask(OutboxFilter::Keys(keys), self.floor.bounds_from(from), limit))
     }
 
-    fn read_destination(&mut self, now: Instant) -> Option<Ask> {
+    fn read_destination(&mut self, now: Instant) -> Option<OutboxRead> {
         let is_full = self.is_full();
         let (to, passed) = self.circuits.begin_read(now, is_full)?;
         let limit = if self.circuits.is_open(&to) { KEPT } else { self.limit() };
-        Some(self.ask(Kind::Destination(to), self.floor.bounds_from(self.floor.start(passed)), limit))
+        Some(self.ask(OutboxFilter::Destination(to), self.floor.bounds_from(self.floor.start(passed)), limit))
     }
 
-    fn read_floor(&mut self, now: Instant) -> Option<Ask> {
+    fn read_floor(&mut self, now: Instant) -> Option<OutboxRead> {
         if now < self.next.read || self.is_full() {
             return None;
         }
         (self.next.read, self.next.early) = (now + jittered(self.relay.settings.poll), now + BETWEEN);
-        let (keys, destinations) = (self.queue.left_out(), self.circuits.left_out());
         let marks = self.floor.wants_mark(now);
-        let ask = self.ask(Kind::Others { keys, destinations, is_below: false }, self.floor.bounds(), self.limit());
-        Some(Ask { marks, ..ask })
+        Some(OutboxRead { marks, ..self.ask(self.others(), self.floor.bounds(), self.limit()) })
     }
 
-    fn read_below(&mut self, now: Instant) -> Option<Ask> {
+    fn read_below(&mut self, now: Instant) -> Option<OutboxRead> {
         if now < self.next.walk || self.is_full() {
             return None;
         }
         self.next.walk = now + WALK;
         let bounds = self.floor.walk()?;
-        let (keys, destinations) = (self.queue.left_out(), self.circuits.left_out());
-        Some(self.ask(Kind::Others { keys, destinations, is_below: true }, bounds, self.limit()))
+        Some(self.ask(self.others(), bounds, self.limit()))
     }
 
-    fn ask(&self, kind: Kind, bounds: Bounds, limit: usize) -> Ask {
-        Ask { kind, bounds, known: self.queue.known(bounds.from, bounds.to), limit, marks: false }
+    fn others(&self) -> OutboxFilter {
+        OutboxFilter::Except { keys: self.queue.left_out(), destinations: self.circuits.left_out() }
+    }
+
+    fn ask(&self, filter: OutboxFilter, Bounds { from, to }: Bounds, limit: usize) -> OutboxRead {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        OutboxRead { from, to, filter, known: self.queue.known(from, to), limit, bytes: BYTES, marks: false }
     }
 
     /// Records the end of a read, and adds the messages that it has brought.
-    pub(super) fn read_ended(&mut self, ask: Ask, began: Instant, found: Result<OutboxFound, StoreError>) {
+    pub(super) fn read_ended(&mut self, read: OutboxRead, began: Instant, found: Result<OutboxFound, StoreError>) {
         let now = Instant::now();
-        let Ask { kind, bounds, .. } = ask;
-        let from_floor = matches!(kind, Kind::Others { is_below: false, .. }).then_some(bounds);
+        let OutboxRead { from, to, filter, .. } = read;
+        let from_floor = (self.turn == FROM_FLOOR).then_some(Bounds { from, to });
         let Some(found) = self.answered_by_database("read the outbox", found) else {
             self.next.read = self.again();
             self.next.again = Some(self.next.read);
-            return self.undo(kind, bounds);
+            return self.undo(filter, from);
         };
         self.next.again = Some(now);
         let before = self.floor.bounds();
         // Those by ids and below the floor do not cover such a range.
-        if !matches!(kind, Kind::Ids(_) | Kind::Others { is_below: true, .. }) {
+        if !matches!(self.turn, DUE | BELOW_FLOOR) {
             self.floor.adapt(now.duration_since(began));
         }
         match self.floor.ended(from_floor, &found, now) {
             Verdict::Keep => {}
             // Those that are read by their ids are in front of all that comes later.
-            Verdict::Drop if matches!(kind, Kind::Ids(_)) => self.read_soon(),
+            Verdict::Drop if self.turn == DUE => self.read_soon(),
             Verdict::Drop => {
                 self.read_soon();
-                return self.undo(kind, bounds);
+                return self.undo(filter, from);
             }
             Verdict::Replaced => {
                 tracing::warn!("the database of the outbox was restored, or has failed over: the relay begins anew");
@@ -197,17 +173,19 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 return;
             }
         }
-        let is_bounded = bounds.to < i64::MAX;
+        let is_bounded = to < i64::MAX;
         let last = found.rows.last().map(|row| row.id).filter(|_| found.is_cut);
-        let rest = last.or(is_bounded.then_some(bounds.to)).map(|end| end + 1);
-        match &kind {
-            Kind::Ids(ids) => self.gone(ids, &found),
-            Kind::Keys(keys) => self.queue.covered(keys, rest),
-            Kind::Destination(to) => self.circuits.end_read(to, true, rest),
-            Kind::Others { is_below: true, .. } => last.into_iter().for_each(|last| self.floor.walked(last)),
-            Kind::Others { keys, destinations, .. } => {
-                self.queue.left_out_from(keys, bounds.from);
-                self.circuits.left_out_from(destinations, bounds.from);
+        let rest = last.or(is_bounded.then_some(to)).map(|end| end + 1);
+        match &filter {
+            OutboxFilter::Ids(ids) => self.gone(ids, &found),
+            OutboxFilter::Keys(keys) => self.queue.covered(keys, rest),
+            OutboxFilter::Destination(to) => self.circuits.end_read(to, true, rest),
+            OutboxFilter::Except { .. } if self.turn == BELOW_FLOOR => {
+                last.into_iter().for_each(|last| self.floor.walked(last));
+            }
+            OutboxFilter::Except { keys, destinations } => {
+                self.queue.left_out_from(keys, from);
+                self.circuits.left_out_from(destinations, from);
                 if !found.rows.is_empty() || is_bounded && self.floor.bounds() != before {
                     // There may be more.
                     self.read_soon();
@@ -224,7 +202,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 self.place(next);
             }
         }
-        if let Kind::Keys(keys) = &kind {
+        if let OutboxFilter::Keys(keys) = &filter {
             let next = self.queue.settle(keys);
             self.place(next);
         }
@@ -246,17 +224,17 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     }
 
     /// Takes back a read that has brought nothing that counts.
-    fn undo(&mut self, kind: Kind, bounds: Bounds) {
-        match kind {
-            Kind::Ids(ids) => self.queue.wake(ids),
-            Kind::Keys(keys) => {
-                self.queue.covered(&keys, Some(bounds.from));
+    fn undo(&mut self, filter: OutboxFilter, from: i64) {
+        match filter {
+            OutboxFilter::Ids(ids) => self.queue.wake(ids),
+            OutboxFilter::Keys(keys) => {
+                self.queue.covered(&keys, Some(from));
                 let next = self.queue.settle(&keys);
                 self.place(next);
             }
-            Kind::Destination(to) => self.circuits.end_read(&to, false, Some(bounds.from)),
-            Kind::Others { is_below: true, .. } => self.floor.walked(bounds.from - 1),
-            Kind::Others { .. } => {}
+            OutboxFilter::Destination(to) => self.circuits.end_read(&to, false, Some(from)),
+            OutboxFilter::Except { .. } if self.turn == BELOW_FLOOR => self.floor.walked(from - 1),
+            OutboxFilter::Except { .. } => {}
         }
     }
 

@@ -218,9 +218,9 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             return;
         }
         self.publish(now);
-        if let Some(ask) = self.next_read(now) {
+        if let Some(next) = self.next_read(now) {
             self.next.again = None;
-            self.statements.push(read(&self.relay.store, self.outbox, ask));
+            self.statements.push(read(&self.relay.store, self.outbox, next));
         }
     }
 

@@ -106,23 +106,24 @@ impl OutboxRows for Postgres {
         })
     }
 
-    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
-        let OutboxRead { from, to, filter, known, limit, bytes, marks } = read;
+    async fn read_outbox(&self, outbox: OutboxId, read: &OutboxRead) -> Result<OutboxFound, StoreError> {
+        let OutboxRead { from, to, limit, bytes, marks, .. } = *read;
         let table = self.0.facts.table("outbox_messages");
-        let condition = match filter {
+        let condition = match read.filter {
             OutboxFilter::Except { .. } => outbox_sql::EXCEPT,
             OutboxFilter::Keys(_) => outbox_sql::OF_KEYS,
             OutboxFilter::Destination(_) => outbox_sql::TO_DESTINATION,
             OutboxFilter::Ids(_) => outbox_sql::BY_ID,
         };
-        let query = self.query(&outbox_sql::read(condition)).bind(outbox.number).bind(from).bind(to).bind(known);
+        let query =
+            self.query(&outbox_sql::read(condition)).bind(outbox.number).bind(from).bind(to).bind(&read.known[..]);
         let query = query.bind(i64::from(limit)).bind(bounded(bytes)).bind(&table);
         let keys = |keys: &[Key]| keys.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>();
-        let query = match filter {
-            OutboxFilter::Except { keys: except, destinations } => query.bind(keys(except)).bind(destinations),
+        let query = match &read.filter {
+            OutboxFilter::Except { keys: except, destinations } => query.bind(keys(except)).bind(&destinations[..]),
             OutboxFilter::Keys(only) => query.bind(keys(only)),
-            OutboxFilter::Destination(to) => query.bind(to),
-            OutboxFilter::Ids(ids) => query.bind(ids),
+            OutboxFilter::Destination(to) => query.bind(to.as_str()),
+            OutboxFilter::Ids(ids) => query.bind(&ids[..]),
         };
         let rows = self.ask_long(query).await?;
         let Some(first) = rows.first() else { return Err(StoreError::Unavailable("a read had no answer".into())) };
