@@ -271,14 +271,14 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     fn write(&mut self, now: Instant) {
         let (store, outbox, token) = (&self.relay.store, self.outbox, self.token);
         if !self.confirmed.is_empty() && self.next.delete.take_if(|delete| *delete <= now).is_some() {
-            let rows = take_first(&mut self.confirmed, DELETED);
+            let rows: Vec<_> = self.confirmed.drain(..self.confirmed.len().min(DELETED)).collect();
             self.statements.push(Box::pin(async move {
                 let deleted = store.delete_published(outbox, token, &rows).await;
                 Done::Deleted { rows, deleted }
             }));
         }
         if !self.failures.is_empty() && self.next.record.take_if(|record| *record <= now).is_some() {
-            let failures = take_first(&mut self.failures, RECORDED);
+            let failures: Vec<_> = self.failures.drain(..self.failures.len().min(RECORDED)).collect();
             self.statements.push(Box::pin(async move {
                 let recorded = store.record_failures(outbox, token, &failures).await;
                 Done::Recorded { failures, recorded }
@@ -305,23 +305,5 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
         let again = self.next.again.filter(|_| !self.is_full());
         let read = again.map(|again| self.next.read.min(self.next.walk).max(again));
         read.unwrap_or(now + TICK).clamp(now + Duration::from_millis(1), now + TICK)
-    }
-}
-
-/// Takes the first ones, up to so many.
-fn take_first<T>(all: &mut Vec<T>, most: usize) -> Vec<T> {
-    let rest = all.split_off(all.len().min(most));
-    std::mem::replace(all, rest)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_statement_writes_the_first_ones_and_leaves_the_rest_to_the_next() {
-        let mut all: Vec<usize> = (0..250).collect();
-        assert_eq!(take_first(&mut all, RECORDED), (0..100).collect::<Vec<_>>());
-        assert_eq!((all.len(), take_first(&mut all, DELETED).len(), all.len()), (150, 150, 0));
     }
 }
