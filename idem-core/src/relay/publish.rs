@@ -67,7 +67,6 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Applies the answer to a message.
     pub(super) fn published(&mut self, Published { id, began, answer }: Published) {
         let was_slow = self.flying.remove(&id).unwrap_or(false);
-        self.slow -= usize::from(was_slow);
         let now = Instant::now();
         let Some(message) = self.queue.get(id).and_then(|row| row.message.clone()) else { return };
         let to = message.to();

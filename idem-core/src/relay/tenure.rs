@@ -71,10 +71,9 @@ pub(super) struct Tenure<'a, S, K> {
     pub(super) broker: Broker,
     /// The messages at which the sink has panicked since it last answered.
     pub(super) panics: HashSet<i64>,
-    /// The calls of the sink, the messages that they are for, with whether each has a slot of the slow ones, and how many have.
+    /// The calls of the sink, and the messages that they are for, with whether each has a slot of the slow ones.
     publishing: FuturesUnordered<BoxFuture<'a, Published>>,
     pub(super) flying: HashMap<i64, bool>,
-    pub(super) slow: usize,
     statements: FuturesUnordered<BoxFuture<'a, Done>>,
     pub(super) next: Next,
     /// The kind of read that was last, and how many there were since the last one from the floor.
@@ -129,7 +128,6 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             panics: HashSet::new(),
             publishing: FuturesUnordered::new(),
             flying: HashMap::new(),
-            slow: 0,
             statements: FuturesUnordered::new(),
             next,
             turn: 0,
@@ -231,19 +229,20 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
         }
         let most = self.broker.slots(self.relay.settings.concurrency, now);
         let quarter = (most / 4).max(1);
-        self.queue.wake_due(now, quarter.saturating_sub(self.slow));
+        let mut slow = self.flying.values().filter(|is_slow| **is_slow).count();
+        self.queue.wake_due(now, quarter.saturating_sub(slow));
         if most > 0 {
             self.queue.wake(self.circuits.probes(now, quarter));
         }
         while self.flying.len() < most
-            && let Some((id, is_slow)) = self.queue.next(self.slow < quarter)
+            && let Some((id, is_slow)) = self.queue.next(slow < quarter)
         {
             let Some(message) = self.queue.get(id).and_then(|row| row.message.clone()) else { continue };
             if self.waits(message.to(), id) {
                 continue;
             }
             self.flying.insert(id, is_slow);
-            self.slow += usize::from(is_slow);
+            slow += usize::from(is_slow);
             self.publishing.push(publish(&self.relay.sink, (id, message), self.relay.settings.publish_timeout));
         }
     }
@@ -291,7 +290,6 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     fn expire(&mut self) {
         tracing::warn!("the lease of the relay has ended: the database could not be reached in time");
         self.publishing = FuturesUnordered::new();
-        self.slow = 0;
         for (id, is_slow) in std::mem::take(&mut self.flying) {
             if let Some(message) = self.queue.get(id).and_then(|row| row.message.clone()) {
                 self.circuits.ended(message.to(), id);
