@@ -144,11 +144,7 @@ impl<C> HandlerOptions<C> {
 
 impl<C> fmt::Debug for HandlerOptions<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HandlerLimits { timeout, retry, is_local_only, formerly } = self.limits;
-        let mut shown = f.debug_struct("HandlerOptions");
-        shown.field("timeout", &timeout).field("retry", &retry).field("is_local_only", &is_local_only);
-        shown.field("formerly", &formerly);
-        shown.finish_non_exhaustive()
+        f.debug_struct("HandlerOptions").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
