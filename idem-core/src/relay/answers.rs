@@ -34,7 +34,11 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                     let is_repeated = std::mem::take(&mut self.is_repeated);
                     if deleted == 0 && !is_repeated {
                         // If the lease is not lost, they are read and published again: not at full speed.
-                        self.has_kept = true;
+                        tracing::warn!(
+                            "the database has deleted none of the published messages: unless another relay has taken the lease, they \
+                             are published again, so see to it that no trigger and no row-level security keeps the relay from \
+                             deleting in outbox_messages"
+                        );
                         self.next.again = self.next.again.map(|_| self.again());
                     }
                     rows.into_iter().for_each(|row| self.queue.remove(row.id));
@@ -49,7 +53,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 match self.answered_by_database("record refused messages", recorded) {
                     Some(()) => {
                         self.next.record = Some(now);
-                        failures.into_iter().for_each(|failure| self.recorded(failure));
+                        failures.into_iter().for_each(|failure| self.recorded(failure, now));
                     }
                     None => {
                         self.failures.extend(failures);
@@ -63,12 +67,6 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                     Some(LeaseAnswer::Held) => {
                         self.lease.renewed(began);
                         self.next.renew = Some(self.lease.next(began));
-                        if std::mem::take(&mut self.has_kept) {
-                            tracing::warn!(
-                                "the database has deleted none of the published messages, and they are published again: see to it that \
-                                 no trigger and no row-level security keeps the relay from deleting in outbox_messages"
-                            );
-                        }
                     }
                     Some(LeaseAnswer::Other) => self.end = Some(End::Lost),
                     Some(LeaseAnswer::Unknown) => self.end = Some(End::Replaced),
@@ -78,9 +76,9 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         }
     }
 
-    fn recorded(&mut self, PublishFailure { row, next, .. }: PublishFailure) {
+    fn recorded(&mut self, PublishFailure { row, next, .. }: PublishFailure, now: Instant) {
         match next {
-            Some(due) => self.queue.park_refused(row.id, Instant::now(), due),
+            Some(due) => self.queue.park_refused(row.id, now, due),
             None => {
                 let next = self.queue.forget(row.id);
                 self.place(next);

@@ -82,9 +82,8 @@ pub(super) struct Tenure<'a, S, K> {
     /// Confirmed and not deleted; refused and not recorded.
     pub(super) confirmed: Vec<RowRef>,
     pub(super) failures: Vec<PublishFailure>,
-    /// A delete had no answer, so the next one may find nothing; and the last one has deleted nothing without that.
+    /// A delete had no answer, so the next one may find nothing.
     pub(super) is_repeated: bool,
-    pub(super) has_kept: bool,
     draining: bool,
     pub(super) end: Option<End>,
 }
@@ -135,7 +134,6 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             confirmed: Vec::new(),
             failures: Vec::new(),
             is_repeated: false,
-            has_kept: false,
             draining: false,
             end: None,
         }
