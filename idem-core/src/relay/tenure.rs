@@ -84,7 +84,6 @@ pub(super) struct Tenure<'a, S, K> {
     pub(super) failures: Vec<PublishFailure>,
     /// A delete had no answer, so the next one may find nothing.
     pub(super) is_repeated: bool,
-    draining: bool,
     pub(super) end: Option<End>,
 }
 
@@ -134,7 +133,6 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             confirmed: Vec::new(),
             failures: Vec::new(),
             is_repeated: false,
-            draining: false,
             end: None,
         }
     }
@@ -171,7 +169,6 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
 
     /// Waits for the confirms of what is published, and writes what they say.
     pub(super) async fn drain(&mut self) {
-        self.draining = true;
         if timeout(self.relay.settings.shutdown_timeout, self.drained()).await.is_err() {
             tracing::warn!("the shutdown timeout has elapsed: what is not confirmed is published again");
         }
@@ -179,7 +176,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
 
     async fn drained(&mut self) {
         loop {
-            self.start(Instant::now());
+            self.keep(Instant::now());
             let is_written = self.confirmed.is_empty() && self.failures.is_empty();
             let runs = [self.next.delete, self.next.record, self.next.renew].contains(&None);
             if is_written && !runs && self.flying.is_empty() {
@@ -199,6 +196,16 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
 
     /// Starts all that can be started now.
     fn start(&mut self, now: Instant) {
+        self.keep(now);
+        self.publish(now);
+        if let Some(next) = self.next_read(now) {
+            self.next.again = None;
+            self.statements.push(read(&self.relay.store, self.outbox, next));
+        }
+    }
+
+    /// Writes what is to be written, and renews the lease.
+    fn keep(&mut self, now: Instant) {
         if self.lease.ends(now) {
             self.expire();
         }
@@ -209,14 +216,6 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             let lease =
                 async move { Done::Leased { began: now, answer: store.lease_outbox(outbox, token, request).await } };
             self.statements.push(Box::pin(lease));
-        }
-        if self.draining {
-            return;
-        }
-        self.publish(now);
-        if let Some(next) = self.next_read(now) {
-            self.next.again = None;
-            self.statements.push(read(&self.relay.store, self.outbox, next));
         }
     }
 
