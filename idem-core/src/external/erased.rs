@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::store::{CallAnswer, Row};
 use crate::{BoxError, Extract, Extraction};
 
-use super::error::CallError;
+use super::call::CallError;
 
 /// A call that was begun.
 pub(crate) type Calling = Pin<Box<dyn Future<Output = Result<CallReply, CallError>> + Send>>;
