@@ -155,13 +155,8 @@ pub struct WorkerCodec {
 }
 
 /// The handler has its own codec.
+#[derive(Debug)]
 pub struct OwnCodec<D>(D);
-
-impl<D> fmt::Debug for OwnCodec<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OwnCodec")
-    }
-}
 
 /// The codec of a handler of `M`: its own, or that of its worker, `C`. Only [`WorkerCodec`] and [`OwnCodec`] implement
 /// it.

@@ -2,7 +2,6 @@
 
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
-use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -39,6 +38,7 @@ pub(crate) struct CallLimits {
 }
 
 /// A call, for a worker with the state `S`.
+#[derive(Debug)]
 pub struct ErasedCall<S> {
     pub(crate) limits: CallLimits,
     /// The type of the message that it takes.
@@ -48,12 +48,6 @@ pub struct ErasedCall<S> {
 
 /// Extracts the parameters, and begins the call, or, with `true`, the question what became of it.
 type Begin<S> = fn(Box<dyn Any + Send>, &Extraction<'_, S>, bool) -> Result<Calling, BoxError>;
-
-impl<S> fmt::Debug for ErasedCall<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ErasedCall").field("limits", &self.limits).finish_non_exhaustive()
-    }
-}
 
 /// Runs the calls of a worker, for tests.
 pub trait CallTap: 'static {
