@@ -18,8 +18,8 @@ use crate::Key;
 use crate::outbox::StagedMessage;
 use crate::store::{OutboxRow, RowRef};
 
-/// How many messages of one key are kept at most behind its head, and how many if those of all keys take half of the room, or
-/// their bytes half of the limit.
+/// How many messages of one key are kept at most behind its head, and how many if all messages take half of the room, or their
+/// bytes half of the limit.
 const MANY: usize = 100;
 const FEW: usize = 5;
 
@@ -82,8 +82,7 @@ pub(super) struct Queue {
     unanswered: BTreeSet<(Instant, i64)>,
     /// Those whose time has come, to be read again by their ids.
     due: BTreeSet<i64>,
-    /// How many messages wait behind others of their keys, and how many are parked.
-    behind: usize,
+    /// How many messages are parked.
     parked: usize,
     bytes: usize,
     room: usize,
@@ -134,13 +133,12 @@ impl Queue {
         let Some(key) = key else { return Some(id) };
         let of_key = self.keys.entry(key.clone()).or_default();
         of_key.waiting.insert(id);
-        self.behind += 1;
         self.next_of(&key)
     }
 
     /// Returns how many messages of a key may be kept behind its head.
     fn most(&self) -> usize {
-        if self.bytes > BYTES / 2 || self.behind > self.room / 2 { FEW } else { MANY }
+        if self.bytes > BYTES / 2 || self.kept() > self.room / 2 { FEW } else { MANY }
     }
 
     /// Makes the first message of a key its head, if it has none, and returns it. Forgets a key without messages.
@@ -150,9 +148,7 @@ impl Queue {
             return None;
         }
         of_key.head = of_key.waiting.pop_first();
-        if of_key.head.is_some() {
-            self.behind -= 1;
-        } else if of_key.passed.is_none() {
+        if of_key.head.is_none() && of_key.passed.is_none() {
             self.keys.remove(key);
             return None;
         }
@@ -224,7 +220,6 @@ impl Queue {
         if let Some(first) = waiting.first() {
             of_key.pass(*first);
         }
-        self.behind -= waiting.len();
         waiting.into_iter().for_each(|id| self.remove(id));
     }
 
@@ -359,9 +354,14 @@ impl Queue {
         self.ready.len()
     }
 
+    /// How many messages are kept that are not parked.
+    fn kept(&self) -> usize {
+        self.rows.len() - self.parked
+    }
+
     /// Returns whether there is no room for more messages. `parked`: how many may be parked.
     pub(super) fn is_full(&self, parked: usize) -> bool {
-        self.rows.len() - self.parked >= self.room || self.bytes >= BYTES || self.parked >= parked
+        self.kept() >= self.room || self.bytes >= BYTES || self.parked >= parked
     }
 }
 

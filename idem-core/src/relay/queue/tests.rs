@@ -70,7 +70,7 @@ async fn what_waits_for_its_next_attempt_keeps_its_key_and_only_its_id() {
     add(&mut queue, 1..=3, "k");
     queue.park_refused(1, now, Duration::from_secs(1));
     assert_eq!(queue.known(0, 9), [1]);
-    assert_eq!((queue.bytes, queue.parked, queue.behind), (0, 1, 0));
+    assert_eq!((queue.bytes, queue.parked, queue.kept()), (0, 1, 0));
     assert_eq!(keys(&mut queue), None, "it waits for its head");
     assert!(add(&mut queue, [4], "k").is_empty());
     queue.wake_due(now, 0);
