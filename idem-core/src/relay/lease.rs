@@ -18,17 +18,17 @@ pub(super) const ASK: Duration = Duration::from_secs(1);
 /// How often the lease is renewed at least.
 const RENEWED: Duration = Duration::from_secs(5);
 
-/// A lease, by the clock of this process: measured from before it was asked for.
+/// A lease, by the clock of this process: measured from before it was asked for. When it has ended, it is held under its token
+/// until another relay takes it.
 #[derive(Debug)]
 pub(super) struct Lease {
     length: Duration,
-    /// `None`: it has ended. It is held under its token until another relay takes it.
-    until: Option<Instant>,
+    until: Instant,
 }
 
 impl Lease {
     pub(super) fn new(length: Duration, began: Instant) -> Self {
-        Self { length, until: began.checked_add(length) }
+        Self { length, until: began + length }
     }
 
     /// Records a renewal that was asked for at this time.
@@ -38,12 +38,7 @@ impl Lease {
 
     /// Returns whether so much is left of it that a message may be published.
     pub(super) fn is_safe(&self, now: Instant) -> bool {
-        self.until.is_some_and(|until| now + self.length / 3 < until)
-    }
-
-    /// Returns whether it has ended, once.
-    pub(super) fn ends(&mut self, now: Instant) -> bool {
-        self.until.take_if(|until| *until <= now).is_some()
+        now + self.length / 3 < self.until
     }
 
     /// When it is renewed, if the last renewal was asked for at this time.
@@ -94,8 +89,6 @@ mod tests {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
         let mut lease = Lease::new(9 * second, now);
         assert!(lease.is_safe(now + Duration::from_millis(5999)) && !lease.is_safe(now + 6 * second));
-        assert!(!lease.ends(now + 8 * second) && lease.ends(now + 9 * second) && !lease.ends(now + 9 * second), "once");
-        assert!(!lease.is_safe(now));
         lease.renewed(now + 10 * second);
         assert!(lease.is_safe(now + 10 * second));
         assert_eq!(lease.next(now), now + 3 * second);

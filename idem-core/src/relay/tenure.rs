@@ -206,9 +206,6 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
 
     /// Writes what is to be written, and renews the lease.
     fn keep(&mut self, now: Instant) {
-        if self.lease.ends(now) {
-            self.expire();
-        }
         self.write(now);
         if self.next.renew.take_if(|renew| *renew <= now).is_some() {
             let (store, outbox, token) = (&self.relay.store, self.outbox, self.token);
@@ -279,19 +276,6 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
                 let recorded = store.record_failures(outbox, token, &failures).await;
                 Done::Recorded { failures, recorded }
             }));
-        }
-    }
-
-    /// Stops publishing, because the lease has ended. Confirmed messages are still deleted under its token, unless another relay has
-    /// taken the lease.
-    fn expire(&mut self) {
-        tracing::warn!("the lease of the relay has ended: the database could not be reached in time");
-        self.publishing = FuturesUnordered::new();
-        for (id, is_slow) in std::mem::take(&mut self.flying) {
-            if let Some(message) = self.queue.get(id).and_then(|row| row.message.clone()) {
-                self.circuits.ended(message.to(), id);
-            }
-            self.queue.put_back(id, is_slow);
         }
     }
 
