@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::outbox::{Sink, SinkError, StagedMessage};
 use crate::panic_text::panic_text;
-use crate::store::PublishFailure;
+use crate::store::{PublishFailure, RowRef};
 use crate::{Error, Store};
 
 use super::circuit::wait_unanswered;
@@ -84,7 +84,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 if let Some(staged) = self.queue.get(id).and_then(|row| row.staged) {
                     self.metrics.lag.record(now.duration_since(staged));
                 }
-                self.confirmed.extend(self.queue.reference(id));
+                self.confirmed.push(RowRef { id, message_id: message.id() });
                 let next = self.queue.advance(id);
                 self.place(next);
             }
@@ -172,8 +172,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 tracing::error!(id = %message_id, to, attempt, error, "a message of the outbox is a dead letter");
             }
         }
-        let Some(row) = self.queue.reference(id) else { return };
-        self.failures.push(PublishFailure { row, attempts: attempt, next, error });
+        self.failures.push(PublishFailure { row: RowRef { id, message_id }, attempts: attempt, next, error });
         // Until it is recorded, it is parked without a time.
         self.queue.park(id);
     }

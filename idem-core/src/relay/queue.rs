@@ -12,11 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use crate::Key;
 use crate::outbox::StagedMessage;
-use crate::store::{OutboxRow, RowRef};
+use crate::store::OutboxRow;
 
 /// How many messages of one key are kept at most behind its head, and how many if all messages take half of the room, or their
 /// bytes half of the limit.
@@ -38,7 +37,6 @@ const LONGEST: Duration = Duration::from_secs(60 * 60);
 pub(super) struct Row {
     /// `None`: it is parked.
     pub(super) message: Option<Arc<StagedMessage>>,
-    pub(super) message_id: Uuid,
     pub(super) key: Option<Key>,
     /// When it was staged, by the clock of this process.
     pub(super) staged: Option<Instant>,
@@ -99,21 +97,17 @@ impl Queue {
         let id = row.id;
         let key = row.message.key().cloned();
         if let Some(known) = self.rows.get_mut(&id) {
-            // It is read again by its id.
-            let is_same = known.message_id == row.message.id() && known.key == key;
             if known.message.is_some() {
                 return None;
             }
-            if is_same {
-                self.parked -= 1;
-                self.bytes += row.message.message().size();
-                known.message = Some(Arc::new(row.message));
-                if let Some(of_key) = key.as_ref().and_then(|key| self.keys.get_mut(key)) {
-                    of_key.is_parked = false;
-                }
-                return Some(id);
+            // It is read again by its id.
+            self.parked -= 1;
+            self.bytes += row.message.message().size();
+            known.message = Some(Arc::new(row.message));
+            if let Some(of_key) = known.key.as_ref().and_then(|key| self.keys.get_mut(key)) {
+                of_key.is_parked = false;
             }
-            self.forget(id);
+            return Some(id);
         }
         if let Some(key) = &key {
             let most = self.most();
@@ -127,9 +121,8 @@ impl Queue {
             }
         }
         self.bytes += row.message.message().size();
-        let (staged, message_id) = (now.checked_sub(row.age), row.message.id());
-        let message = Some(Arc::new(row.message));
-        self.rows.insert(id, Row { message, message_id, key: key.clone(), staged, tries: 0 });
+        let (staged, message) = (now.checked_sub(row.age), Some(Arc::new(row.message)));
+        self.rows.insert(id, Row { message, key: key.clone(), staged, tries: 0 });
         let Some(key) = key else { return Some(id) };
         let of_key = self.keys.entry(key.clone()).or_default();
         of_key.waiting.insert(id);
@@ -190,10 +183,6 @@ impl Queue {
 
     pub(super) fn get(&self, id: i64) -> Option<&Row> {
         self.rows.get(&id)
-    }
-
-    pub(super) fn reference(&self, id: i64) -> Option<RowRef> {
-        self.rows.get(&id).map(|row| RowRef { id, message_id: row.message_id })
     }
 
     /// Lets the next message of a key go on, because this one is published or given up. Returns the next one.

@@ -1,3 +1,5 @@
+use uuid::Uuid;
+
 use super::*;
 use crate::Outgoing;
 
