@@ -89,15 +89,12 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Logs a failure of the database, and reports it to the health. A server that has failed over may have lost what was read.
     pub(super) fn answered_by_database<T>(&mut self, what: &str, answer: Result<T, StoreError>) -> Option<T> {
         self.relay.health.set_database(answer.is_ok());
-        if answer.is_err() {
+        let answer = answer.inspect_err(|fault| {
             self.floor.failed();
-        }
-        answer
-            .map_err(|fault| {
-                let error = crate::error::text(&fault);
-                tracing::warn!(error, "the relay could not {what}; it tries again");
-            })
-            .ok()
+            let error = crate::error::text(fault);
+            tracing::warn!(error, "the relay could not {what}; it tries again");
+        });
+        answer.ok()
     }
 
     /// When a statement that has failed is tried again.
