@@ -131,7 +131,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             self.relay.health.set_broker(false);
         }
         if !is_late && is_away {
-            return self.queue.put_back(id, was_slow);
+            return self.queue.ready(id, was_slow);
         }
         let is_first = self.queue.get(id).is_some_and(|row| row.tries == 0);
         // One that was tried before may never get an answer, and says nothing of its destination.

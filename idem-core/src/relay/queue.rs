@@ -170,11 +170,6 @@ impl Queue {
         if is_slow { self.slow.push_back(id) } else { self.ready.push_back(id) }
     }
 
-    /// Makes a message that was not published ready again, in front of others.
-    pub(super) fn put_back(&mut self, id: i64, is_slow: bool) {
-        if is_slow { self.slow.push_front(id) } else { self.ready.push_front(id) }
-    }
-
     /// Takes a message that is ready, and says whether it is a slow one. `has_slot`: there is a slot for such ones.
     pub(super) fn next(&mut self, has_slot: bool) -> Option<(i64, bool)> {
         let slow = if has_slot { self.slow.pop_front() } else { None };
