@@ -64,10 +64,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             Done::Leased { began, answer } => {
                 self.next.renew = Some(self.again());
                 match self.answered_by_database("renew its lease", answer) {
-                    Some(LeaseAnswer::Held) => {
-                        self.lease.renewed(began);
-                        self.next.renew = Some(self.lease.next(began));
-                    }
+                    Some(LeaseAnswer::Held) => self.leased(began),
                     Some(LeaseAnswer::Other) => self.end = Some(End::Lost),
                     Some(LeaseAnswer::Unknown) => self.end = Some(End::Replaced),
                     None => {}

@@ -4,8 +4,7 @@
 //! |---|---|
 //! | `builder` | the builder and its options |
 //! | `run` | the lifecycle: open, stand by, publish, drain; gauges |
-//! | `lease` | the lease of an outbox: one relay at a time is active |
-//! | `tenure` | an active relay: one task, its state, its statements |
+//! | `tenure` | an active relay, which has the lease of the outbox: one task, its state, its statements |
 //! | `answers` | the answers to its statements |
 //! | `publish` | a call of the sink, and what its answer means |
 //! | `reads` | which read is next, and what becomes of its messages |
@@ -17,7 +16,6 @@ mod answers;
 mod builder;
 mod circuit;
 mod floor;
-mod lease;
 mod publish;
 mod queue;
 mod reads;

@@ -6,19 +6,18 @@ use std::pin::pin;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::outbox::{Sink, SinkError, Unread};
 use crate::runtime::{jittered, within};
-use crate::store::{LeaseRequest, OutboxId};
+use crate::store::{LeaseAnswer, LeaseRequest, OutboxId};
 use crate::telemetry::{self, OUTBOX_COUNTED, RelayMetrics};
 use crate::{Error, Store};
 
 use super::builder::Relay;
 use super::circuit::wait;
-use super::lease::ASK;
 use super::tenure::{End, Tenure};
 
 /// How many statements a relay runs at once at most: a read, a delete, a record, a renewal, and one for the gauges.
@@ -27,7 +26,8 @@ const STATEMENTS: usize = 5;
 /// How long the end of the connection to the broker, or the return of the lease, may take.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// How often a relay shows at least that it waits for its broker.
+/// How often a relay that stands by asks for the lease, and how often one shows at least that it waits for its broker.
+const ASK: Duration = Duration::from_secs(1);
 const SHOW: Duration = Duration::from_secs(5);
 
 /// How often the gauges are read, and how long that may take.
@@ -161,6 +161,31 @@ impl<S: Store, K: Sink> Relay<S, K> {
         }
     }
 
+    /// Waits until this relay gets the lease under this token. Returns when it has asked for it, and the outbox: that may have been
+    /// registered again. Cancel safe: a lease that was taken by then ends by itself, or is given back.
+    async fn stand_by(&self, mut outbox: OutboxId, token: Uuid) -> (Instant, OutboxId) {
+        let length = self.settings.lease;
+        loop {
+            let began = Instant::now();
+            let answer = self.store.lease_outbox(outbox, token, LeaseRequest::Hold(length)).await;
+            self.health.set_database(answer.is_ok());
+            match answer {
+                Ok(LeaseAnswer::Held) => return (began, outbox),
+                // Its broker may have been away when it last published.
+                Ok(LeaseAnswer::Other) => self.health.set_broker(true),
+                Ok(LeaseAnswer::Unknown) => match self.store.register_outbox(&self.name).await {
+                    Ok(registered) => outbox = registered,
+                    Err(error) => tracing::warn!(%error, "the relay could not register its outbox; it tries again"),
+                },
+                Err(fault) => {
+                    let error = crate::error::text(&fault);
+                    tracing::warn!(error, "the relay could not ask for the lease of its outbox; it tries again");
+                }
+            }
+            sleep(jittered(ASK.min(length / 3))).await;
+        }
+    }
+
     /// Publishes whenever it has the lease, until it is stopped, or the sink is broken.
     async fn tenures(
         &self,
@@ -171,7 +196,7 @@ impl<S: Store, K: Sink> Relay<S, K> {
         loop {
             let token = Uuid::new_v4();
             metrics.active.set(0.0);
-            let (lease, registered) = tokio::select! {
+            let (began, registered) = tokio::select! {
                 leased = self.stand_by(outbox, token) => leased,
                 () = stop.cancelled() => {
                     self.release(outbox, token).await;
@@ -180,7 +205,7 @@ impl<S: Store, K: Sink> Relay<S, K> {
             };
             outbox = registered;
             metrics.active.set(1.0);
-            let mut tenure = Tenure::new(self, metrics, outbox, token, lease);
+            let mut tenure = Tenure::new(self, metrics, (outbox, token), began);
             let end = tenure.run(stop).await;
             if let End::Stopped | End::Away | End::Defect(_) = end {
                 self.health.set_broker(false);
@@ -213,5 +238,16 @@ impl<S: Store, K: Sink> Relay<S, K> {
                 End::Lost | End::Replaced => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failover_takes_at_most_ten_seconds() {
+        let lease = super::super::builder::RelaySettings::default().lease;
+        assert!(lease + 2 * ASK <= Duration::from_secs(10));
     }
 }

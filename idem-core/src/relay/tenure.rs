@@ -23,7 +23,6 @@ use super::answers::Done;
 use super::builder::Relay;
 use super::circuit::{Broker, Circuits};
 use super::floor::Floor;
-use super::lease::Lease;
 use super::publish::{Published, publish};
 use super::queue::Queue;
 use super::reads::{WALK, read};
@@ -39,6 +38,9 @@ const RECORDED: usize = 100;
 
 /// How often to look at least whether the time of anything has come: of a retry, of a probe or of the lease.
 const TICK: Duration = Duration::from_millis(10);
+
+/// How often the lease is renewed at least.
+const RENEWED: Duration = Duration::from_secs(5);
 
 /// How long to wait after a statement has failed.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
@@ -64,7 +66,9 @@ pub(super) struct Tenure<'a, S, K> {
     pub(super) metrics: &'a RelayMetrics,
     outbox: OutboxId,
     token: Uuid,
-    pub(super) lease: Lease,
+    /// Until when it has the lease, by the clock of this process: measured from before it asked for it. After that it has it under
+    /// its token until another relay takes it.
+    until: Instant,
     pub(super) floor: Floor,
     pub(super) queue: Queue,
     pub(super) circuits: Circuits,
@@ -106,19 +110,19 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     pub(super) fn new(
         relay: &'a Relay<S, K>,
         metrics: &'a RelayMetrics,
-        outbox: OutboxId,
-        token: Uuid,
-        lease: Lease,
+        (outbox, token): (OutboxId, Uuid),
+        began: Instant,
     ) -> Self {
         let now = Instant::now();
-        let (soon, renew) = (Some(now), Some(lease.next(now)));
-        let next = Next { read: now, early: now, walk: now + WALK, again: soon, delete: soon, record: soon, renew };
-        Self {
+        let soon = Some(now);
+        let next =
+            Next { read: now, early: now, walk: now + WALK, again: soon, delete: soon, record: soon, renew: None };
+        let mut tenure = Self {
             relay,
             metrics,
             outbox,
             token,
-            lease,
+            until: began,
             floor: Floor::new(),
             queue: Queue::new(relay.settings.concurrency.saturating_mul(EACH).clamp(AT_LEAST, AT_MOST)),
             circuits: Circuits::default(),
@@ -134,7 +138,16 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             failures: Vec::new(),
             is_repeated: false,
             end: None,
-        }
+        };
+        tenure.leased(began);
+        tenure
+    }
+
+    /// Records that it has the lease, for which it asked at this time.
+    pub(super) fn leased(&mut self, began: Instant) {
+        let length = self.relay.settings.lease;
+        self.until = began + length;
+        self.next.renew = Some(began + RENEWED.min(length / 3));
     }
 
     /// Publishes until it is stopped, the lease is lost, the broker is away for too long, or the sink is broken.
@@ -218,7 +231,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
 
     /// Publishes what is ready, as far as there are slots.
     fn publish(&mut self, now: Instant) {
-        if !self.lease.is_safe(now) {
+        if !is_safe(self.until, self.relay.settings.lease, now) {
             return;
         }
         let most = self.broker.slots(self.relay.settings.concurrency, now);
@@ -284,5 +297,22 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
         let again = self.next.again.filter(|_| !self.is_full());
         let read = again.map(|again| self.next.read.min(self.next.walk).max(again));
         read.unwrap_or(now + TICK).clamp(now + Duration::from_millis(1), now + TICK)
+    }
+}
+
+/// Returns whether so much is left of a lease of this length that a message may be published.
+fn is_safe(until: Instant, length: Duration, now: Instant) -> bool {
+    now + length / 3 < until
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_published_in_the_last_third_of_a_lease() {
+        let (now, length) = (Instant::now(), Duration::from_secs(9));
+        let is_safe = |millis| is_safe(now + length, length, now + Duration::from_millis(millis));
+        assert!(is_safe(5999) && !is_safe(6000) && !is_safe(9001));
     }
 }
