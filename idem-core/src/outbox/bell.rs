@@ -1,8 +1,6 @@
 //! Wakes relays in the same process.
 
 use std::sync::Arc;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -18,28 +16,9 @@ pub struct Bell(Arc<Inner>);
 struct Inner {
     rung: watch::Sender<()>,
     limits: Mutex<Vec<(OutboxId, usize)>>,
-    /// The outboxes to which this process stages outside of workers, with the time at which it last looked for their relays.
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    looked: Mutex<Vec<(OutboxId, Instant)>>,
 }
 
-/// How often a process that stages looks whether a relay reads its messages.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-const LOOK: Duration = Duration::from_secs(60);
-
 impl Bell {
-    /// Returns whether it is time to look for a relay of this outbox, once a minute.
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    pub(crate) fn is_time_to_look(&self, outbox: OutboxId) -> bool {
-        let (mut looked, now) = (self.0.looked.lock(), Instant::now());
-        match looked.iter_mut().find(|(of, _)| *of == outbox) {
-            Some((_, last)) if now < *last + LOOK => return false,
-            Some((_, last)) => *last = now,
-            None => looked.push((outbox, now)),
-        }
-        true
-    }
-
     /// Wakes all relays.
     pub fn ring(&self) {
         self.0.rung.send_replace(());
