@@ -192,11 +192,9 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             self.keep(Instant::now());
             let is_written = self.confirmed.is_empty() && self.failures.is_empty();
             let runs = [self.next.delete, self.next.record, self.next.renew].contains(&None);
-            if is_written && !runs && self.flying.is_empty() {
-                return;
-            }
-            // Nothing can be written any more.
-            if matches!(self.end, Some(End::Lost | End::Replaced)) {
+            // Without the lease, nothing can be written.
+            let is_lost = matches!(self.end, Some(End::Lost | End::Replaced));
+            if is_lost || is_written && !runs && self.flying.is_empty() {
                 return;
             }
             tokio::select! {
