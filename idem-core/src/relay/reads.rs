@@ -5,15 +5,13 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::Store;
 use crate::outbox::Sink;
 use crate::runtime::jittered;
-use crate::store::{OutboxFilter, OutboxFound, OutboxId, OutboxRead, StoreError};
+use crate::store::{OutboxFilter, OutboxFound, OutboxRead, StoreError};
 
-use super::answers::Done;
 use super::circuit::KEPT;
 use super::floor::{Bounds, Verdict};
 use super::tenure::{End, Tenure};
@@ -47,15 +45,6 @@ const BETWEEN: Duration = Duration::from_millis(2);
 
 /// How often the second cursor reads.
 pub(super) const WALK: Duration = Duration::from_secs(1);
-
-/// Runs a read.
-pub(super) fn read<S: Store>(store: &S, outbox: OutboxId, read: OutboxRead) -> BoxFuture<'_, Done> {
-    Box::pin(async move {
-        let began = Instant::now();
-        let found = store.read_outbox(outbox, &read).await;
-        Done::Read { read, began, found }
-    })
-}
 
 impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Returns the read that is next, if there is one now.
@@ -110,8 +99,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     }
 
     fn read_destination(&mut self, now: Instant) -> Option<OutboxRead> {
-        let is_full = self.is_full();
-        let (to, passed) = self.circuits.begin_read(now, is_full)?;
+        let (to, passed) = self.circuits.begin_read(now, self.is_full())?;
         let limit = if self.circuits.is_open(&to) { KEPT } else { self.limit() };
         Some(self.ask(OutboxFilter::Destination(to), self.floor.bounds_from(self.floor.start(passed)), limit))
     }

@@ -25,7 +25,7 @@ use super::circuit::{Broker, Circuits};
 use super::floor::Floor;
 use super::publish::{Published, publish};
 use super::queue::Queue;
-use super::reads::{WALK, read};
+use super::reads::WALK;
 
 /// How many messages are kept in memory: so many for each that may be published at a time, at least so many, and at most so many.
 const EACH: usize = 20;
@@ -209,9 +209,13 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     fn start(&mut self, now: Instant) {
         self.keep(now);
         self.publish(now);
-        if let Some(next) = self.next_read(now) {
+        if let Some(read) = self.next_read(now) {
             self.next.again = None;
-            self.statements.push(read(&self.relay.store, self.outbox, next));
+            let (store, outbox) = (&self.relay.store, self.outbox);
+            self.statements.push(Box::pin(async move {
+                let found = store.read_outbox(outbox, &read).await;
+                Done::Read { read, began: now, found }
+            }));
         }
     }
 
