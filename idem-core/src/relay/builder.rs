@@ -98,7 +98,8 @@ impl RelaySettings {
 /// with a name and a relay of its own.
 #[must_use = "a relay does nothing until `run_until`"]
 pub struct Relay<S, K> {
-    pub(super) name: String,
+    /// That of its outbox.
+    pub(crate) name: String,
     pub(super) store: S,
     pub(super) sink: K,
     pub(super) settings: RelaySettings,
@@ -154,11 +155,6 @@ impl<S: Store, K: Sink> Relay<S, K> {
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.settings.shutdown_timeout = timeout;
         self
-    }
-
-    /// The name of its outbox.
-    pub(crate) fn outbox(&self) -> &str {
-        &self.name
     }
 
     /// Returns a handle to the health of this relay. Call it before the relay runs.
