@@ -159,7 +159,7 @@ impl OutboxRows for Nothing {
         Ok(LeaseAnswer::Unknown)
     }
 
-    async fn read_outbox(&self, _: OutboxId, _: OutboxRead<'_>) -> Answer<OutboxFound> {
+    async fn read_outbox(&self, _: OutboxId, _: &OutboxRead) -> Answer<OutboxFound> {
         Ok(OutboxFound::default())
     }
 

@@ -144,11 +144,7 @@ impl<C> HandlerOptions<C> {
 
 impl<C> fmt::Debug for HandlerOptions<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HandlerLimits { timeout, retry, is_local_only, formerly } = self.limits;
-        let mut shown = f.debug_struct("HandlerOptions");
-        shown.field("timeout", &timeout).field("retry", &retry).field("is_local_only", &is_local_only);
-        shown.field("formerly", &formerly);
-        shown.finish_non_exhaustive()
+        f.debug_struct("HandlerOptions").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
@@ -159,13 +155,8 @@ pub struct WorkerCodec {
 }
 
 /// The handler has its own codec.
+#[derive(Debug)]
 pub struct OwnCodec<D>(D);
-
-impl<D> fmt::Debug for OwnCodec<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OwnCodec")
-    }
-}
 
 /// The codec of a handler of `M`: its own, or that of its worker, `C`. Only [`WorkerCodec`] and [`OwnCodec`] implement
 /// it.

@@ -74,13 +74,11 @@ pub struct LocalStaging<'a>(Staging<'a>);
 impl LocalStaging<'_> {
     /// Sets the message id, which is the key for a handler with `key = message_id`. By default it is derived from the
     /// incoming message, so that whatever runs twice stages the same message.
-    #[allow(clippy::must_use_candidate, reason = "the message is staged already")]
     pub fn id(self, id: Uuid) -> Self {
         Self(self.0.id(id))
     }
 
     /// Appends a header; a header with the same name is not replaced.
-    #[allow(clippy::must_use_candidate, reason = "as above")]
     pub fn header(self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
         Self(self.0.header(name, value))
     }

@@ -1,6 +1,4 @@
-//! The type-erased handlers of a worker.
-
-mod job;
+//! The type-erased handlers of a worker, and their decoded messages that are ready to run.
 
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
@@ -18,9 +16,6 @@ use crate::{
     BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, HasConnection, Input, Key,
     KeyError, Param as _, PrepareError, Reason, Store,
 };
-
-pub(crate) use job::Job;
-use job::Ready;
 
 /// The properties of a handler, which are the same for all its messages.
 pub(crate) struct Facts {
@@ -191,24 +186,17 @@ where
     }
 
     fn key_if_known(&self, delivery: &Delivery) -> Result<Option<Key>, NoJob> {
-        let message = self.message(delivery)?;
-        caught(Reason::NoKey, "the key", || match H::key(&message, delivery) {
-            Ok(key) if key.as_bytes().is_empty() => Err(Unfit::new(Reason::NoKey, KeyError::Empty).into()),
+        match Self::key(&self.message(delivery)?, delivery)? {
             Ok(key) => Ok(Some(key)),
             Err(KeyError::Missing { .. }) => Ok(None),
             Err(error) => Err(Unfit::new(Reason::NoKey, error).into()),
-        })
+        }
     }
 
     fn decode(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob> {
         let message = self.message(delivery)?;
         if key.as_bytes().is_empty() {
-            *key = caught(Reason::NoKey, "the key", || {
-                H::key(&message, delivery).map_err(|e| Unfit::new(Reason::NoKey, e))
-            })?;
-        }
-        if key.as_bytes().is_empty() {
-            return Err(Unfit::new(Reason::NoKey, crate::KeyError::Empty).into());
+            *key = Self::key(&message, delivery)?.map_err(|error| Unfit::new(Reason::NoKey, error))?;
         }
         // A failure or a panic of an extractor counts as an attempt of the message.
         let from = Extraction::new(delivery, key, &*self.state);
@@ -241,6 +229,38 @@ impl<H: Handler, St, C: Codec<H::Message>> Bound<H, St, C> {
             )
             .into()),
         }
+    }
+
+    /// Returns the key of a message, which is not empty.
+    fn key(message: &H::Message, delivery: &Delivery) -> Result<Result<Key, KeyError>, Unfit> {
+        let filled = |key: Key| if key.as_bytes().is_empty() { Err(KeyError::Empty) } else { Ok(key) };
+        caught(Reason::NoKey, "the key", || Ok(H::key(message, delivery).and_then(filled)))
+    }
+}
+
+/// A decoded message with all parameters of its handler, ready to run in a transaction.
+pub(crate) trait Job<S: Store>: Any + Send {
+    /// Returns the outbox into which the run stages messages, if the handler takes it.
+    fn outbox(&self) -> Option<&Outbox>;
+
+    fn run(self: Box<Self>, txn: &mut S::Txn) -> BoxFuture<'_, Result<(), BoxError>>;
+}
+
+/// One message for one call, or many of a handler that takes a batch.
+struct Ready<H: Handler> {
+    input: H::Input,
+    params: Result<H::Params, BoxError>,
+    /// Of many messages: that of the first one, as the other parameters, with what was staged into those of the others.
+    outbox: Option<Outbox>,
+}
+
+impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Ready<H> {
+    fn outbox(&self) -> Option<&Outbox> {
+        self.outbox.as_ref()
+    }
+
+    fn run(self: Box<Self>, txn: &mut S::Txn) -> BoxFuture<'_, Result<(), BoxError>> {
+        Box::pin(async move { H::handle(self.input, self.params?, S::connection(txn)).await })
     }
 }
 

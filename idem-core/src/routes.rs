@@ -35,14 +35,6 @@ pub(crate) struct Route<S> {
     pub(crate) history: OnceCell<()>,
 }
 
-impl<S> Route<S> {
-    /// Returns the first key of the external call for a message, if the handler makes one. `from`: the delivery that brings the
-    /// message, or that of the handler that hands it over.
-    pub(crate) fn first_provider_key(&self, message: &Identity, from: &Delivery) -> Option<Uuid> {
-        self.external.map(|call| call.first_provider_key(message, from))
-    }
-}
-
 /// The external call of a handler.
 #[derive(Clone, Copy)]
 pub(crate) struct RouteCall {
@@ -52,8 +44,9 @@ pub(crate) struct RouteCall {
 }
 
 impl RouteCall {
-    /// Returns the first key of the call for a message. Without a position in a stream it is random: nothing tells whether the
-    /// message comes again, or is another one with the same key and content, which must have an effect as well.
+    /// Returns the first key of the call for a message. `from`: the delivery that brings the message, or that of the handler that
+    /// hands it over. Without a position in a stream it is random: nothing tells whether the message comes again, or is another
+    /// one with the same key and content, which must have an effect as well.
     pub(crate) fn first_provider_key(&self, message: &Identity, from: &Delivery) -> Uuid {
         let Some(position) = from.position() else { return Uuid::new_v4() };
         first_provider_key(self.namespace, self.limits.name, (from.source(), position), message)
@@ -173,7 +166,7 @@ impl<S: Store> Routes<S> {
 
     /// Returns the first key of the external call for a message, if its handler makes one.
     pub(crate) fn first_provider_key(&self, message: &Identity, from: &Delivery) -> Option<Uuid> {
-        self.get(message.handler)?.first_provider_key(message, from)
+        Some(self.get(message.handler)?.external?.first_provider_key(message, from))
     }
 
     /// The handlers that make external calls.

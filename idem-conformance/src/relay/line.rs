@@ -157,7 +157,7 @@ impl<W: World> Line<W> {
 
     /// The messages that have still to be published.
     pub(super) async fn waiting(&self) -> Vec<OutboxRow> {
-        self.store.read_outbox(self.outbox, OutboxRead::ALL).await.unwrap().rows
+        self.store.read_outbox(self.outbox, &OutboxRead::ALL).await.unwrap().rows
     }
 
     /// Asks for the lease under a token.

@@ -10,9 +10,8 @@ use serde_json::error::Category;
 use crate::store::CallAnswer;
 use crate::{BoxError, Extract, Extraction, Param, permanent};
 
-use super::call::{External, Found};
+use super::call::{CallError, External, Found};
 use super::erased::{CallLimits, CallReply, Calling, ErasedCall};
-use super::error::CallError;
 
 /// The answer of the call that was made for a handler with `#[idempotent(.., call = charge)]`.
 ///

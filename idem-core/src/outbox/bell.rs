@@ -1,8 +1,6 @@
 //! Wakes relays in the same process.
 
 use std::sync::Arc;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -18,44 +16,9 @@ pub struct Bell(Arc<Inner>);
 struct Inner {
     rung: watch::Sender<()>,
     limits: Mutex<Vec<(OutboxId, usize)>>,
-    /// The outboxes to which this process stages outside of workers, with the time at which it last looked for their relays.
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    looked: Mutex<Vec<(OutboxId, Instant)>>,
-}
-
-/// How often a process that stages looks whether a relay reads its messages.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-const LOOK: Duration = Duration::from_secs(60);
-
-/// The size of the largest message that one relay can publish, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct SizeLimit {
-    bell: Bell,
-    limit: Option<(OutboxId, usize)>,
-}
-
-impl Drop for SizeLimit {
-    fn drop(&mut self) {
-        let mut limits = self.bell.0.limits.lock();
-        if let Some(place) = limits.iter().position(|limit| Some(*limit) == self.limit) {
-            limits.swap_remove(place);
-        }
-    }
 }
 
 impl Bell {
-    /// Returns whether it is time to look for a relay of this outbox, once a minute.
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    pub(crate) fn is_time_to_look(&self, outbox: OutboxId) -> bool {
-        let (mut looked, now) = (self.0.looked.lock(), Instant::now());
-        match looked.iter_mut().find(|(of, _)| *of == outbox) {
-            Some((_, last)) if now < *last + LOOK => return false,
-            Some((_, last)) => *last = now,
-            None => looked.push((outbox, now)),
-        }
-        true
-    }
-
     /// Wakes all relays.
     pub fn ring(&self) {
         self.0.rung.send_replace(());
@@ -68,10 +31,15 @@ impl Bell {
 
     /// Sets the size of the largest message that a relay of an outbox can publish, if it knows it, until what this returns
     /// is dropped.
-    pub(crate) fn set_limit(&self, outbox: OutboxId, limit: Option<usize>) -> SizeLimit {
+    pub(crate) fn set_limit(&self, outbox: OutboxId, limit: Option<usize>) -> impl Drop + use<> {
         let limit = limit.map(|limit| (outbox, limit));
         self.0.limits.lock().extend(limit);
-        SizeLimit { bell: self.clone(), limit }
+        scopeguard::guard(self.clone(), move |bell| {
+            let mut limits = bell.0.limits.lock();
+            if let Some(place) = limits.iter().position(|of| Some(*of) == limit) {
+                limits.swap_remove(place);
+            }
+        })
     }
 
     /// The size of the largest message that each relay of an outbox can publish, as far as relays of this process know it.

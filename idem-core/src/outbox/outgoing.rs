@@ -171,9 +171,7 @@ impl Outgoing {
         }
         Ok(())
     }
-}
 
-impl Outgoing {
     /// Returns the bytes of its payload and its headers.
     pub(crate) fn size(&self) -> usize {
         let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();

@@ -78,8 +78,8 @@ pub trait Sink: Send + Sync + 'static {
     /// A message may be published again under the same id: after an error, and after a crash of the relay.
     ///
     /// Cancel safe: if the future is dropped, it is unknown whether the message was published, and the relay publishes
-    /// it again. The relay drops the future at a timeout (10 seconds by default) and when its lease of the
-    /// outbox ends. A dropped call must not make another call fail, or confirm another message.
+    /// it again. The relay drops the future at a timeout (10 seconds by default) and when another relay has
+    /// the lease of the outbox. A dropped call must not make another call fail, or confirm another message.
     ///
     /// # Errors
     /// [`SinkError::Message`] if the broker has refused this message and would refuse it again, or the sink cannot

@@ -98,11 +98,12 @@ impl RelaySettings {
 /// with a name and a relay of its own.
 #[must_use = "a relay does nothing until `run_until`"]
 pub struct Relay<S, K> {
-    name: String,
-    store: S,
-    sink: K,
-    settings: RelaySettings,
-    health: Health,
+    /// That of its outbox.
+    pub(crate) name: String,
+    pub(super) store: S,
+    pub(super) sink: K,
+    pub(super) settings: RelaySettings,
+    pub(super) health: Health,
 }
 
 impl<S: Store, K: Sink> Relay<S, K> {
@@ -156,11 +157,6 @@ impl<S: Store, K: Sink> Relay<S, K> {
         self
     }
 
-    /// The name of its outbox.
-    pub(crate) fn outbox(&self) -> &str {
-        &self.name
-    }
-
     /// Returns a handle to the health of this relay. Call it before the relay runs.
     pub fn health(&self) -> Health {
         self.health.clone()
@@ -178,8 +174,7 @@ impl<S: Store, K: Sink> Relay<S, K> {
     /// or a sink that panics at several messages in a row: then it drains and returns [`Error::Panicked`]. A panic at one
     /// message is charged to it, as if the broker had refused it.
     pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
-        let Self { name, store, sink, settings, health } = self;
-        super::run::until((name, store, sink), settings, health, shutdown).await
+        super::run::until(self, shutdown).await
     }
 }
 

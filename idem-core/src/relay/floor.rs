@@ -53,7 +53,7 @@ pub(super) enum Verdict {
 }
 
 /// From where the outbox is read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Floor {
     floor: i64,
     /// The mark to which the floor rises next.
@@ -84,19 +84,7 @@ struct Mark {
 
 impl Floor {
     pub(super) fn new() -> Self {
-        Self {
-            floor: 0,
-            mark: None,
-            reached: (0, 0),
-            number: 0,
-            marked: None,
-            remembered: BTreeMap::new(),
-            seen: 0,
-            highest: 0,
-            range: RANGE,
-            table: None,
-            cursor: 0,
-        }
+        Self { range: RANGE, ..Self::default() }
     }
 
     /// Returns the ids that the next read from the floor covers.

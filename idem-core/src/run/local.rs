@@ -46,7 +46,8 @@ impl<S: Store> Pipeline<S> {
         let fingerprint = route.handler.fingerprint(&delivery).map_err(|unfit| refused(&unfit.error))?;
         let identity = Identity { handler: route.id, key, fingerprint };
         // The local message itself has no position.
-        let provider_key = route.first_provider_key(&identity, from.unwrap_or(&delivery));
+        let from = from.unwrap_or(&delivery);
+        let provider_key = route.external.map(|call| call.first_provider_key(&identity, from));
         Ok(LocalMessage { identity, delivery, provider_key })
     }
 }

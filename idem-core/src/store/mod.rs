@@ -47,8 +47,8 @@ pub mod sqlite;
 
 pub use crate::outbox::Bell;
 pub use call_answer::CallAnswer;
-pub(crate) use call_keys::first_provider_key;
 pub use call_keys::next_provider_key;
+pub(crate) use call_keys::{digest, first_provider_key};
 pub(crate) use calls::called_for;
 pub use calls::{CallResult, Caller, LeftCalls, RELEASED_AT_ONCE, Resolution, TakenCalls};
 pub(crate) use claim::UNBEGUN;

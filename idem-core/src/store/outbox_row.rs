@@ -147,16 +147,16 @@ pub struct UnreadOutbox {
 
 /// The read of a relay.
 // Exhaustive: a store that ignored a new part of it could lose a message, so it must not compile.
-#[derive(Debug, Clone, Copy)]
-pub struct OutboxRead<'a> {
+#[derive(Debug, Clone)]
+pub struct OutboxRead {
     /// The first id that it covers.
     pub from: i64,
     /// The last id that it covers.
     pub to: i64,
     /// The messages among these.
-    pub filter: OutboxFilter<'a>,
+    pub filter: OutboxFilter,
     /// Leaves out the messages with these ids, which the relay has already.
-    pub known: &'a [i64],
+    pub known: Vec<i64>,
     /// The number of messages to read at most.
     pub limit: u32,
     /// Reads at most this many bytes of payloads and headers, but at least one message.
@@ -167,30 +167,30 @@ pub struct OutboxRead<'a> {
 
 /// The messages that a read is for.
 // Exhaustive: as above.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutboxFilter<'a> {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OutboxFilter {
     /// All but those of these keys, and of those without a key all but those to these destinations.
     Except {
         /// Keys that wait for an earlier message.
-        keys: &'a [Key],
+        keys: Vec<Key>,
         /// Destinations that wait until one of them answers.
-        destinations: &'a [String],
+        destinations: Vec<String>,
     },
     /// Those of these keys.
-    Keys(&'a [Key]),
+    Keys(Vec<Key>),
     /// Those to this destination, without a key.
-    Destination(&'a str),
+    Destination(String),
     /// Those with these ids.
-    Ids(&'a [i64]),
+    Ids(Vec<i64>),
 }
 
-impl OutboxRead<'_> {
+impl OutboxRead {
     /// Reads all messages that wait, as far as memory permits, for an operator or a test.
     pub const ALL: Self = Self {
         from: 0,
         to: i64::MAX,
-        filter: OutboxFilter::Except { keys: &[], destinations: &[] },
-        known: &[],
+        filter: OutboxFilter::Except { keys: Vec::new(), destinations: Vec::new() },
+        known: Vec::new(),
         limit: u32::MAX >> 8,
         bytes: u64::MAX,
         marks: false,

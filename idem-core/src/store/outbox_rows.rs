@@ -47,7 +47,7 @@ pub trait OutboxRows: Transactions {
     ) -> impl Future<Output = Answer<LeaseAnswer>> + Send;
 
     /// Reads messages that are committed, due or not; and then draws a mark, if one is asked for.
-    fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> impl Future<Output = Answer<OutboxFound>> + Send;
+    fn read_outbox(&self, outbox: OutboxId, read: &OutboxRead) -> impl Future<Output = Answer<OutboxFound>> + Send;
 
     /// Deletes messages that the broker has confirmed, if the lease is held under this token. Returns how many it has deleted.
     fn delete_published(

@@ -173,7 +173,7 @@ impl<W: World> Staging<W> {
     /// What is staged, in its order.
     pub(super) async fn rows(&self) -> Vec<OutboxRow> {
         let outbox = self.0.store.register_outbox("billing").await.unwrap();
-        self.0.store.read_outbox(outbox, OutboxRead::ALL).await.unwrap().rows
+        self.0.store.read_outbox(outbox, &OutboxRead::ALL).await.unwrap().rows
     }
 
     /// The texts of what is staged.

@@ -93,21 +93,24 @@ impl OutboxRows for Postgres {
         })
     }
 
-    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Answer<OutboxFound> {
-        let OutboxRead { from, to, filter, known, limit, bytes, marks } = read;
+    async fn read_outbox(&self, outbox: OutboxId, read: &OutboxRead) -> Answer<OutboxFound> {
+        let OutboxRead { from, to, limit, bytes, marks, .. } = *read;
         let table = self.0.facts.table("outbox_messages");
-        let read = |condition: &str| {
-            let query = self.query(&outbox_sql::read(condition)).bind(outbox.number).bind(from).bind(to).bind(known);
-            query.bind(i64::from(limit)).bind(bounded(bytes)).bind(&table)
+        let condition = match read.filter {
+            OutboxFilter::Except { .. } => outbox_sql::EXCEPT,
+            OutboxFilter::Keys(_) => outbox_sql::OF_KEYS,
+            OutboxFilter::Destination(_) => outbox_sql::TO_DESTINATION,
+            OutboxFilter::Ids(_) => outbox_sql::BY_ID,
         };
+        let query =
+            self.query(&outbox_sql::read(condition)).bind(outbox.number).bind(from).bind(to).bind(&read.known[..]);
+        let query = query.bind(i64::from(limit)).bind(bounded(bytes)).bind(&table);
         let keys = |keys: &[Key]| keys.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>();
-        let query = match filter {
-            OutboxFilter::Except { keys: except, destinations } => {
-                read(outbox_sql::EXCEPT).bind(keys(except)).bind(destinations)
-            }
-            OutboxFilter::Keys(only) => read(outbox_sql::OF_KEYS).bind(keys(only)),
-            OutboxFilter::Destination(to) => read(outbox_sql::TO_DESTINATION).bind(to),
-            OutboxFilter::Ids(ids) => read(outbox_sql::BY_ID).bind(ids),
+        let query = match &read.filter {
+            OutboxFilter::Except { keys: except, destinations } => query.bind(keys(except)).bind(&destinations[..]),
+            OutboxFilter::Keys(only) => query.bind(keys(only)),
+            OutboxFilter::Destination(to) => query.bind(to.as_str()),
+            OutboxFilter::Ids(ids) => query.bind(&ids[..]),
         };
         let rows = self.ask_long(query).await?;
         let Some(first) = rows.first() else { return Err(StoreError::Unavailable("a read had no answer".into())) };

@@ -109,10 +109,11 @@ impl OutboxRows for Sqlite {
     }
 
     /// The file has one writer, so ids are in the order of commits, and no row appears in front of one that was read.
-    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Answer<OutboxFound> {
-        let OutboxRead { from, to, filter, known, limit, bytes, .. } = read;
+    async fn read_outbox(&self, outbox: OutboxId, read: &OutboxRead) -> Answer<OutboxFound> {
+        let OutboxRead { from, to, limit, bytes, .. } = *read;
         let bytes = bytes.min(AT_ONCE);
-        let (condition, first, second) = match filter {
+        let known = json(&read.known);
+        let (condition, first, second) = match &read.filter {
             OutboxFilter::Except { keys, destinations } => (EXCEPT, in_hex(keys), json(destinations)),
             OutboxFilter::Keys(keys) => (OF_KEYS, in_hex(keys), String::new()),
             OutboxFilter::Destination(to) => (TO_DESTINATION, to.to_owned(), String::new()),
@@ -122,7 +123,7 @@ impl OutboxRows for Sqlite {
         let read = async |store: &Self, reader: &mut SqliteConnection| {
             // Before the messages: what is committed between the two is above it, and found.
             let highest: i64 = store.of(HIGHEST, outbox).fetch_one(&mut *reader).await?.try_get(0)?;
-            let query = store.of(&text, outbox).bind(from).bind(to).bind(json(known)).bind(limit).bind(first);
+            let query = store.of(&text, outbox).bind(from).bind(to).bind(known).bind(limit).bind(first);
             let query = if condition == EXCEPT { query.bind(second) } else { query };
             let mut rows = query.fetch(reader);
             let (mut found, mut size, mut is_cut) = (Vec::new(), 0_u64, false);
