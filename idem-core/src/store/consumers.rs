@@ -10,7 +10,8 @@ use super::{
 /// The methods of a store for the start of a worker, for its maintenance, and for operators.
 pub trait Consumers: Transactions {
     /// Interns the names under this consumer, in the order given, and raises their retention to that of this store if
-    /// it is lower. The empty name stands for "no handler known".
+    /// it is lower. The empty name stands for "no handler known". The number of a new name is a hash of consumer and name, so that
+    /// the name gets it again if its row was lost by a restore, and no other name gets it.
     fn register(&self, consumer: &str, names: &[&str]) -> impl Future<Output = Answer<Vec<HandlerId>>> + Send;
 
     /// Lets both names of this consumer be one handler, whose row then has the name `new`, unless `old` has no number or
@@ -53,6 +54,10 @@ pub trait Consumers: Transactions {
     /// Deletes claims that are older than the retention of their handler, in small transactions, each of which also
     /// records the cutoff. Only one pruner works at a time, for all handlers; a second one returns immediately and reports
     /// that it did nothing.
+    ///
+    /// A claim without a date stays, and so does one beside which there is an inbox row. One that another transaction has locked
+    /// is skipped. The cutoff is the date of the newest deleted claim of its handler, and never falls. A clock that has jumped
+    /// forward since the last call makes no claim old.
     ///
     /// A store may look at a part of its claims in each call, and continue there in the next one, as long as it deletes a
     /// claim at most a twentieth of the retention late, if it is called once a minute. Those of this crate walk through

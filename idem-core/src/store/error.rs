@@ -14,8 +14,8 @@ pub type Answer<T> = Result<T, StoreError>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Another transaction holds the row, and did not end within the lock timeout (55P03, SQLITE_BUSY). The delivery is
-    /// held briefly.
+    /// Another transaction holds the row, and did not end within the lock timeout (55P03, SQLITE_BUSY), or within the time limit of
+    /// a statement that has no other limit for its wait. The delivery is held briefly.
     #[error("another transaction holds the claim")]
     LockTimeout,
     /// A conflict with a concurrent transaction (40001, 40P01); a new transaction may succeed.

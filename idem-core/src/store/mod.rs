@@ -126,6 +126,7 @@ impl<S: Transactions + InboxRows + OutboxRows + Consumers> Store for S {}
     note = "`Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`"
 )]
 pub trait HasConnection<C>: Store {
-    /// Returns the connection of the transaction.
+    /// Returns the connection of the transaction. A nested transaction that a handler begins on it is a savepoint: a driver that
+    /// counts transactions, as sqlx does, has to count that of idem.
     fn connection(txn: &mut Self::Txn) -> &mut C;
 }

@@ -17,7 +17,8 @@ use super::{
 /// A relay publishes only while it has the lease of the outbox, under a token that is its own. Each method except
 /// [`stage`](Self::stage) is one committed statement or transaction.
 pub trait OutboxRows: Transactions {
-    /// Interns the name of an outbox. Called at the start of whatever uses an outbox.
+    /// Interns the name of an outbox. Called at the start of whatever uses an outbox. The number is a hash of the name, so that
+    /// the name gets it again if its row was lost by a restore.
     ///
     /// # Errors
     /// [`Error::Database`] if the database cannot be used.
@@ -32,9 +33,10 @@ pub trait OutboxRows: Transactions {
     /// claim is new gets an undated claim and an inbox row that is due now, by the clock and not since the begin of the
     /// transaction. One whose claim exists with its fingerprint is skipped; with another one, it gets a dead row with the error
     /// [`LOCAL_CONFLICT`](super::LOCAL_CONFLICT) and no claim, and the claim is held until the commit (`FOR KEY SHARE`). If a claim
-    /// was made or removed meanwhile, the commit is a [`CommitResult::Retry`](super::CommitResult::Retry). If another transaction
-    /// holds a claim of theirs for too long, it is a [`CommitResult::Busy`](super::CommitResult::Busy). They are sorted by handler
-    /// and by the bytes of the key. No two have the same identity; of several with one key, the first claims it.
+    /// was made or removed after the statement that looks for it began, also while it waited, the commit is a
+    /// [`CommitResult::Retry`](super::CommitResult::Retry). If another transaction holds a claim of theirs for too long, it is a
+    /// [`CommitResult::Busy`](super::CommitResult::Busy). They are sorted by handler and by the bytes of the key. No two have the
+    /// same identity; of several with one key, the first claims it.
     fn stage(&self, txn: &mut Self::Txn, outbox: OutboxId, outgoing: Vec<StagedMessage>, local: Vec<LocalMessage>);
 
     /// Takes, renews or gives back the lease of an outbox. A relay that finds it taken writes nothing, and waits for no
@@ -46,7 +48,9 @@ pub trait OutboxRows: Transactions {
         request: LeaseRequest,
     ) -> impl Future<Output = Answer<LeaseAnswer>> + Send;
 
-    /// Reads messages that are committed, due or not; and then draws a mark, if one is asked for.
+    /// Reads messages that are committed, due or not; and then draws a mark, if one is asked for. The database may commit a lower
+    /// id after a higher one: then the answer has a [snapshot](OutboxFound::snapshot), by which the relay knows what to read
+    /// again. Otherwise nobody may draw an id while another transaction that has drawn one is open.
     fn read_outbox(&self, outbox: OutboxId, read: &OutboxRead) -> impl Future<Output = Answer<OutboxFound>> + Send;
 
     /// Deletes messages that the broker has confirmed, if the lease is held under this token. Returns how many it has deleted.
