@@ -26,7 +26,7 @@ use crate::{Acker, Store};
 
 use blocked::Blocked;
 
-pub(crate) use arrival::{Arrival, Arrivals, Carried};
+pub(crate) use arrival::{Arrival, Arrivals, Arrived, Carried};
 
 /// A delivery that cannot run now. It keeps its places in the queues of its keys.
 pub(crate) struct Parked<A> {

@@ -9,7 +9,7 @@ use crate::runtime::{InRow, Pipeline, Wait, jittered, kept};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
-use super::{Arrival, Parked};
+use super::{Arrival, Arrived, Parked};
 
 /// How often a waiting delivery is checked for having been lost.
 const LOOK: Duration = Duration::from_secs(1);
@@ -17,9 +17,10 @@ const LOOK: Duration = Duration::from_secs(1);
 impl<S: Store> Pipeline<S> {
     /// Waits until a parked delivery can run, and returns it; `None` if nothing is left to run.
     pub(super) async fn until<A: Acker>(&self, parked: Parked<A>) -> Option<Arrival<A>> {
-        let Parked { arrival: Arrival { mut delivery, mut acker, carried }, until } = parked;
-        // As in `process`: a panic drains the worker before `carried` is dropped.
+        let Parked { mut arrival, until } = parked;
+        // As in `process`: a panic drains the worker before `arrival` is dropped.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
+        let Arrived { delivery, acker, carried } = &mut *arrival;
         let can_run = match until {
             Wait::Order => {
                 let turn = async {
@@ -27,28 +28,28 @@ impl<S: Store> Pipeline<S> {
                         place.turn().await;
                     }
                 };
-                self.unless_over(&mut acker, turn).await
+                self.unless_over(acker, turn).await
             }
-            Wait::Key => self.unless_over(&mut acker, carried.keys.turn()).await,
-            Wait::After(delay) => self.unless_over(&mut acker, self.after(delay)).await,
+            Wait::Key => self.unless_over(acker, carried.keys.turn()).await,
+            Wait::After(delay) => self.unless_over(acker, self.after(delay)).await,
             // `in_vain` has turned them into a time.
             Wait::Free | Wait::Claim | Wait::Answer | Wait::Refused(_) => {
-                self.unless_over(&mut acker, self.after(Duration::ZERO)).await
+                self.unless_over(acker, self.after(Duration::ZERO)).await
             }
             Wait::Codec => {
-                let span = telemetry::span(self.system, &self.consumer, &delivery);
-                self.unless_over(&mut acker, self.prepare_delivery(&mut delivery)).instrument(span).await
+                let span = telemetry::span(self.system, &self.consumer, delivery);
+                self.unless_over(acker, self.prepare_delivery(delivery)).instrument(span).await
             }
             Wait::Row(row) => {
                 let span = row.span.clone();
-                self.settle_after(&row, &delivery, acker).instrument(span).await;
+                self.settle_after(&row, &arrival.delivery, arrival.acker).instrument(span).await;
                 return None;
             }
         };
         if can_run {
-            return Some(Arrival { delivery, acker, carried });
+            return Some(arrival);
         }
-        self.give_up(acker).await;
+        self.give_up(arrival.acker).await;
         None
     }
 

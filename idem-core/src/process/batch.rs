@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{Instrument, Span};
 
 use crate::caught::dropped;
-use crate::park::{Arrival, Carried, Parked};
+use crate::park::{Arrival, Arrived, Carried, Parked};
 use crate::routes::Route;
 use crate::run::Work;
 use crate::runtime::{Ended, Permit, Pipeline, Running, Wait, extended};
@@ -52,7 +52,10 @@ impl<S: Store> Pipeline<S> {
         batch.retain(|arrival| arrival.acker.is_live());
         let span = |arrival: &Arrival<A>| telemetry::span(self.system, &self.consumer, &arrival.delivery);
         let spans: Vec<Span> = batch.iter().map(span).collect();
-        let parts = batch.iter_mut().map(|Arrival { delivery, acker, carried }| (acker, (&**delivery, carried)));
+        let parts = batch.iter_mut().map(|arrival| {
+            let Arrived { delivery, acker, carried } = &mut **arrival;
+            (acker, (&*delivery, carried))
+        });
         let (mut ackers, mut messages): (Vec<_>, Vec<_>) = parts.unzip();
         let ended = extended(&mut ackers, self.try_together(&mut messages, &spans)).await;
         let (mut done, mut alone) = (Vec::new(), Vec::new());

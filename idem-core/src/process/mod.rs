@@ -25,7 +25,7 @@ use async_channel::Sender;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::Instrument;
 
-use crate::park::{Arrival, Carried, Parked};
+use crate::park::{Arrival, Arrived, Carried, Parked};
 use crate::registry::NoJob;
 use crate::run::{Failure, Work};
 use crate::runtime::{Direct, Ended, Permit, Pipeline, Running, Wait, extended, hold_wait};
@@ -45,7 +45,7 @@ impl<S: Store> Pipeline<S> {
         // A panic drains the worker before `arrival` is dropped, which is declared earlier: the next delivery of an ordering
         // key must not start while this one is unsettled.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
-        let Arrival { delivery, acker, carried } = &mut arrival;
+        let Arrived { delivery, acker, carried } = &mut *arrival;
         if !acker.is_live() {
             tracing::debug!("the delivery was lost; the broker redelivers it");
             return;
@@ -61,10 +61,10 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Settles a delivery by what became of it in one try, releases it, or parks it. Only an ordered delivery waits for its row.
-    async fn finish<A: Acker>(&self, arrival: Arrival<A>, ended: Ended, parked: &Sender<Parked<A>>) {
-        let Arrival { mut delivery, mut acker, mut carried } = arrival;
-        // As in `process`: a panic drains the worker before `carried` is dropped.
+    async fn finish<A: Acker>(&self, mut arrival: Arrival<A>, ended: Ended, parked: &Sender<Parked<A>>) {
+        // As in `process`: a panic drains the worker before `arrival` is dropped.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
+        let Arrived { delivery, acker, carried } = &mut *arrival;
         if let Some(outcome) = ended.confirmed() {
             if outcome.is_stored() {
                 acker.stored();
@@ -81,30 +81,31 @@ impl<S: Store> Pipeline<S> {
         }
         let until = match ended {
             Ended::Done(outcome) => {
-                self.settle(acker).await;
+                self.settle(arrival.acker).await;
+                let (delivery, carried) = (&arrival.delivery, &arrival.carried);
                 if carried.shares.is_empty() {
-                    self.emit(self.routes.find(&delivery).ok(), carried.key.as_ref(), &delivery, &outcome);
+                    self.emit(self.routes.find(delivery).ok(), carried.key.as_ref(), delivery, &outcome);
                 }
                 for (identity, outcome) in &carried.shares {
-                    self.emit(self.routes.get(identity.handler), identity.known_key(), &delivery, outcome);
+                    self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, outcome);
                 }
                 return;
             }
-            Ended::Stopped | Ended::Lost => return self.release(acker).await,
+            Ended::Stopped | Ended::Lost => return self.release(arrival.acker).await,
             Ended::Broke(_) => {
                 // A process or a connection may have died on it, so it now runs from the inbox.
                 delivery.redelivered = true;
                 carried.tries += 1;
                 Wait::After(hold_wait(carried.tries - 1))
             }
-            Ended::Park(wait) => self.in_vain(&delivery, &mut carried, wait),
+            Ended::Park(wait) => self.in_vain(delivery, carried, wait),
             // `attempt` leaves none: it stores a failure, and runs again what has lost a race.
-            Ended::Failed(_) | Ended::Again(_) => self.in_vain(&delivery, &mut carried, Wait::Claim),
+            Ended::Failed(_) | Ended::Again(_) => self.in_vain(delivery, carried, Wait::Claim),
         };
         if matches!(until, Wait::After(_) | Wait::Codec) {
-            self.meters(&delivery).held.increment(1);
+            self.meters(delivery).held.increment(1);
         }
-        self.park(Parked { arrival: Arrival { delivery, acker, carried }, until }, parked).await;
+        self.park(Parked { arrival, until }, parked).await;
     }
 
     /// Makes one attempt; the database's response decides the result. A failure is stored.

@@ -92,7 +92,7 @@ async fn forward<S: Store, Src: Source>(
                 delivery.ordering_key =
                     delivery.ordering_key.filter(|_| pipeline.settings.order != DeliveryOrder::None);
                 let place = delivery.ordering_key.map(|key| pipeline.order.place(key));
-                to.push(Box::new(delivery), LeasedAcker::new(acker), place);
+                to.push(delivery, LeasedAcker::new(acker), place);
                 pipeline.outage.set_room(source.room());
             }
             Err(error) => return error,
