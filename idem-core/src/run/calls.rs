@@ -1,5 +1,7 @@
 //! The calls of handlers in one transaction.
 
+use std::pin::pin;
+
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
@@ -95,7 +97,7 @@ impl<S: Store> Pipeline<S> {
                 false => self.call_span(route, works[indices[0]].message()),
             };
             let outbox = job.outbox().cloned();
-            let mut handled = self.handle(route, job, &mut txn, now).instrument(span.clone()).await;
+            let mut handled = pin!(self.handle(route, job, &mut txn, now)).instrument(span.clone()).await;
             returned = std::time::Instant::now();
             route.meters.handler.record(returned.saturating_duration_since(now.into_std()));
             if let (Some(Ok(())), Some(outbox)) = (&handled, outbox) {

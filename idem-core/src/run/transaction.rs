@@ -80,8 +80,9 @@ impl<S: Store> Pipeline<S> {
         if calls.iter().map(|call| call.indices.len()).sum::<usize>() != new.len() {
             return self.without(txn, new).await;
         }
-        let round = self.call_all(txn, calls, works, indices, now, running).await;
-        Ok(Round { found, ..round })
+        let mut round = self.call_all(txn, calls, works, indices, now, running).await;
+        round.found = found;
+        Ok(round)
     }
 
     /// Rolls back a transaction in which these works cannot be.
