@@ -1,7 +1,6 @@
 //! Runs one row that was taken from the inbox.
 
 use std::pin::pin;
-use std::slice;
 use std::time::Duration;
 
 use crate::caught::dropped;
@@ -64,10 +63,10 @@ impl<S: Store> Pipeline<S> {
             _ => {}
         }
         let mut work = Work::of_row(route, row);
-        let ended = self.run(slice::from_mut(&mut work), running).await.pop();
+        let ended = self.run_one(&mut work, running).await;
         // The drop of a message is user code, and the record may take as long as an outage.
         dropped("a message", work);
-        ended
+        Some(ended)
     }
 
     /// Sends a replayed row that has no key back through decode and key.

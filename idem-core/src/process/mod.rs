@@ -18,7 +18,6 @@
 mod batch;
 
 use std::pin::pin;
-use std::slice;
 use std::time::Duration;
 
 use async_channel::Sender;
@@ -232,9 +231,9 @@ impl<S: Store> Pipeline<S> {
             return Ended::Stopped;
         }
         let running = Running::new(Permit::Direct(beside));
-        let mut ended = running.during(&self.outage, pin!(self.run(slice::from_mut(work), &running))).await;
+        let ended = running.during(&self.outage, pin!(self.run_one(work, &running))).await;
         // The drop of a message is user code.
         work.job = None;
-        ended.pop().unwrap_or(Ended::Stopped)
+        ended
     }
 }

@@ -26,6 +26,8 @@ mod stage;
 mod transaction;
 mod work;
 
+use std::slice;
+
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
@@ -47,42 +49,11 @@ type Indices = SmallVec<[usize; 1]>;
 type Found = SmallVec<[Taken; 1]>;
 
 impl<S: Store> Pipeline<S> {
-    /// Runs these works, which are sorted by handler and key, and returns what became of each, in their order. Nothing but the
-    /// effects of handlers is written: whoever has the message records a failure.
-    ///
-    /// One work is charged for its failure. Of several, none is: `Again` is returned for those that have to run alone.
-    pub(crate) async fn run(&self, works: &mut [Work<'_, S>], running: &Running) -> SmallVec<[Ended; 1]> {
-        match works {
-            [_] => {
-                let ended = self.run_one(works, running).await;
-                smallvec![ended]
-            }
-            // Boxed: it is large, and each lane would carry it.
-            _ => Box::pin(self.run_slices(works, running)).await,
-        }
-    }
-
-    /// Runs works that were collected from so many messages, and returns what became of each message, in the order of their
-    /// arrival: `Again` for all that are not among the works, and for one that is the only work.
-    pub(crate) async fn run_together(
-        &self,
-        mut works: Vec<Work<'_, S>>,
-        number: usize,
-        running: &Running,
-    ) -> Vec<Ended> {
-        let mut all: Vec<Ended> = (0..number).map(|_| Ended::Again(None)).collect();
-        if works.len() > 1 {
-            let ended = self.run(&mut works, running).await;
-            works.iter().zip(ended).for_each(|(work, ended)| all[work.at] = ended);
-        }
-        // The drop of a message is user code.
-        dropped("a message", works);
-        all
-    }
-
-    /// Runs one work, again if it has lost a race.
-    async fn run_one(&self, works: &mut [Work<'_, S>], running: &Running) -> Ended {
-        let attempts = works[0].row.map_or(0, |row| row.attempts);
+    /// Runs one work, again if it has lost a race, and returns what became of it. It is charged for its failure. Nothing but the
+    /// effects of its handler is written: whoever has the message records the failure.
+    pub(crate) async fn run_one(&self, work: &mut Work<'_, S>, running: &Running) -> Ended {
+        let (route, attempts) = (work.route, work.row.map_or(0, |row| row.attempts));
+        let works = slice::from_mut(work);
         for rounds in 0.. {
             if let Some(round) = self.unready(works, &[0], running) {
                 return round.ended;
@@ -91,16 +62,35 @@ impl<S: Store> Pipeline<S> {
                 Ok(round) => round.ended,
                 Err(fault) => return self.outage.hold_for(fault),
             };
-            if let Some(ended) = self.conclude(works[0].route, ended, attempts, rounds) {
+            if let Some(ended) = self.conclude(route, ended, attempts, rounds) {
                 return ended;
             }
         }
         Ended::Stopped
     }
 
-    /// Runs several works in one transaction, and those that are not at fault again in smaller ones if that fails.
-    async fn run_slices(&self, works: &mut [Work<'_, S>], running: &Running) -> SmallVec<[Ended; 1]> {
-        let mut all: SmallVec<[Ended; 1]> = works.iter().map(|_| Ended::Again(None)).collect();
+    /// Runs works that were collected from so many messages, and are sorted by handler and key. Returns what became of each
+    /// message, in the order of their arrival: `Again` for those that have to run alone, as all do that are not among the works,
+    /// and one that is the only work. None is charged for a failure.
+    pub(crate) async fn run_together(
+        &self,
+        mut works: Vec<Work<'_, S>>,
+        number: usize,
+        running: &Running,
+    ) -> Vec<Ended> {
+        let mut all: Vec<Ended> = (0..number).map(|_| Ended::Again(None)).collect();
+        if works.len() > 1 {
+            // Boxed: it is large, and each slot of the inbox would carry it.
+            Box::pin(self.run_slices(&mut works, &mut all, running)).await;
+        }
+        // The drop of a message is user code.
+        dropped("a message", works);
+        all
+    }
+
+    /// Runs several works in one transaction, and those that are not at fault again in smaller ones if that fails. Writes to `all`
+    /// what became of those that do not have to run alone.
+    async fn run_slices(&self, works: &mut [Work<'_, S>], all: &mut [Ended], running: &Running) {
         let _turn = self.throttle.turn().await;
         let mut slices = Slices(vec![Slice { indices: (0..works.len()).collect(), has_failed: false }]);
         // Whether a suspect waits, or runs, that needs this work to end.
@@ -138,7 +128,8 @@ impl<S: Store> Pipeline<S> {
                 Ok(Round { ended: Ended::Done(_), found, .. }) => {
                     self.throttle.grow();
                     for (index, taken) in slice.indices.iter().zip(found) {
-                        all[*index] = taken.ended(&works[*index].route.meters);
+                        let work = &works[*index];
+                        all[work.at] = taken.ended(&work.route.meters);
                     }
                 }
                 Ok(round) => match self.blame(round) {
@@ -146,7 +137,7 @@ impl<S: Store> Pipeline<S> {
                         out.iter().for_each(|index| dropped("a message", works[*index].job.take()));
                         slices.without(slice, &out);
                     }
-                    Err(ended) => slice.indices.iter().for_each(|index| all[*index] = ended.of_another()),
+                    Err(ended) => slice.indices.iter().for_each(|index| all[works[*index].at] = ended.of_another()),
                 },
                 Err(StoreError::LockTimeout | StoreError::Message(_)) => slices.halve(slice),
                 Err(StoreError::Serialization(_)) => {
@@ -157,12 +148,11 @@ impl<S: Store> Pipeline<S> {
                 Err(fault) => {
                     self.outage.report(&fault);
                     if let StoreError::Unavailable(_) = fault {
-                        slice.indices.iter().for_each(|index| all[*index] = Ended::Park(Wait::Free));
+                        slice.indices.iter().for_each(|index| all[works[*index].at] = Ended::Park(Wait::Free));
                     }
                 }
             }
         }
-        all
     }
 
     /// Decodes the messages that an earlier transaction has taken, before the next one is open. Returns what ends the slice if one
