@@ -62,7 +62,6 @@ impl<S: Store> Pipeline<S> {
         mut txn: S::Txn,
         calls: Calls<'_, S>,
         works: &mut [Work<'_, S>],
-        all: &[usize],
         mut now: Instant,
         running: &Running,
     ) -> Round {
@@ -125,7 +124,7 @@ impl<S: Store> Pipeline<S> {
         }
         let ran = self.commit(txn, staged).await;
         let took = self.commit_ended(&ran, returned);
-        meters(works, all).for_each(|meters| meters.commit.record(took));
+        meters(works).for_each(|meters| meters.commit.record(took));
         Round { ended_by: if was_open { last } else { none() }, ..ran.into() }
     }
 
