@@ -26,8 +26,8 @@ use tracing::Instrument;
 
 use crate::park::{Arrival, Arrived, Carried, Parked};
 use crate::registry::NoJob;
-use crate::run::{Failure, Work};
-use crate::runtime::{Direct, Ended, Permit, Pipeline, Running, Wait, extended, hold_wait};
+use crate::run::Failure;
+use crate::runtime::{Ended, Permit, Pipeline, Running, Wait, extended, hold_wait};
 use crate::take_over::{Entry, Shared};
 use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
 
@@ -148,7 +148,21 @@ impl<S: Store> Pipeline<S> {
                 Ended::Failed(*charge)
             }
             None if stores_first => self.store(&Entry::due(work.identity.clone(), delivery)).await,
-            None => self.run_directly(beside, &mut work).await,
+            // The fast path of a first delivery: one transaction from claim to commit.
+            None => {
+                let beside = match beside {
+                    Some(beside) => beside,
+                    None => self.suspect_lock.direct().await,
+                };
+                if self.draining.is_cancelled() {
+                    return Ended::Stopped;
+                }
+                let running = Running::new(Permit::Direct(beside));
+                let ended = running.during(&self.outage, pin!(self.run_one(&mut work, &running))).await;
+                // The drop of a message is user code.
+                work.job = None;
+                ended
+            }
         };
         if let Ended::Failed(failure) = ended {
             if failure.is_unfit() {
@@ -218,22 +232,5 @@ impl<S: Store> Pipeline<S> {
     /// delivered before, because a process may have died on it.
     fn stores_first(&self, delivery: &Delivery) -> bool {
         self.settings.inbox || delivery.redelivered()
-    }
-
-    /// The fast path of a first delivery: one transaction from claim to commit; without a claim if the handler is natural.
-    /// It runs concurrently with others unless a suspect runs.
-    async fn run_directly(&self, beside: Option<Direct>, work: &mut Work<'_, S>) -> Ended {
-        let beside = match beside {
-            Some(beside) => beside,
-            None => self.suspect_lock.direct().await,
-        };
-        if self.draining.is_cancelled() {
-            return Ended::Stopped;
-        }
-        let running = Running::new(Permit::Direct(beside));
-        let ended = running.during(&self.outage, pin!(self.run_one(work, &running))).await;
-        // The drop of a message is user code.
-        work.job = None;
-        ended
     }
 }

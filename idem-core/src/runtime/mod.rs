@@ -57,5 +57,5 @@ pub(crate) use prepare::{Preparations, Preparing};
 pub(crate) use rows::Rows;
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
-pub(crate) use suspect_lock::{Direct, Isolated};
+pub(crate) use suspect_lock::Isolated;
 pub(crate) use waits::{Rate, busy_wait, growing_waits, hold_wait, jittered, refused_wait};
