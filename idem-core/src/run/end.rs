@@ -33,7 +33,7 @@ impl<S: Store> Pipeline<S> {
     /// Guard and commit, with the messages that the handlers have staged. The guard is part of the store's commit: it
     /// checks that the transaction is still the one that idem began.
     pub(super) async fn commit(&self, mut txn: S::Txn, staged: Staged) -> Ended {
-        let wakes = staged.wakes();
+        let (publishes, hands_over) = (!staged.outgoing.is_empty(), !staged.local.is_empty());
         self.hand_over(&mut txn, staged);
         match self.store.commit(txn).await {
             CommitResult::NotSent(fault, ticket) => {
@@ -41,7 +41,12 @@ impl<S: Store> Pipeline<S> {
             }
             committed => {
                 // Also without an answer: the messages may be there.
-                self.wake(wakes);
+                if publishes {
+                    self.store.facts().bell.ring();
+                }
+                if hands_over {
+                    self.wake_inbox();
+                }
                 Ended::of(committed)
             }
         }
