@@ -6,8 +6,6 @@ use crate::runtime::Pipeline;
 use crate::store::{Identity, LocalMessage};
 use crate::{BoxError, Delivery, Store, telemetry};
 
-use super::local::in_claim_order;
-
 /// The messages of one transaction, in the order in which its handlers staged them. It allocates nothing while it is
 /// empty.
 #[derive(Default)]
@@ -57,17 +55,6 @@ impl<S: Store> Pipeline<S> {
             }
         }
         Ok(())
-    }
-
-    /// Gives the messages to the store, whose commit writes them.
-    pub(super) fn hand_over(&self, txn: &mut S::Txn, staged: Staged) {
-        let Staged { outgoing, local } = staged;
-        // Without an outbox, nothing was staged.
-        if let Some(outbox) = &self.outbox
-            && !(outgoing.is_empty() && local.is_empty())
-        {
-            self.store.stage(txn, outbox.id, outgoing, in_claim_order(local));
-        }
     }
 }
 
