@@ -141,7 +141,6 @@ impl<S: Store> Pipeline<S> {
             // Nothing can be written, and it must not keep a lane meanwhile.
             return Ended::Park(Wait::Free);
         }
-        let ordered = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
         let mut ended = match carried.charge.take() {
             Some(charge) => {
                 drop(beside);
@@ -173,14 +172,16 @@ impl<S: Store> Pipeline<S> {
                 carried.charge = Some(Box::new(failure));
             }
         }
-        match (ended, ordered) {
+        match ended {
             // Only the existence of a claim is known: its row may be waiting.
-            (Ended::Done(outcome @ (Outcome::Scheduled { .. } | Outcome::Duplicate)), Some(identity)) => {
+            Ended::Done(outcome @ (Outcome::Scheduled { .. } | Outcome::Duplicate))
+                if delivery.ordering_key.is_some() =>
+            {
                 // The database has accepted it.
                 carried.refused = None;
-                Ended::Park(Wait::row(*identity, outcome))
+                Ended::Park(Wait::row(work.identity, outcome))
             }
-            (ended, _) => ended,
+            ended => ended,
         }
     }
 

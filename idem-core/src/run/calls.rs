@@ -46,11 +46,9 @@ pub(super) fn calls<'a, S: Store>(works: &mut [Work<'a, S>], new: &[usize]) -> C
             None => batched.push((route, smallvec![index], vec![job])),
         }
     }
-    let joined = |(route, indices, jobs): (&'a Route<S>, _, _)| {
-        let job = route.handler.join(jobs)?;
-        Some(Call { indices, route, job })
-    };
-    calls.extend(batched.into_iter().filter_map(joined));
+    for (route, indices, jobs) in batched {
+        calls.extend(route.handler.join(jobs).map(|job| Call { indices, route, job }));
+    }
     calls
 }
 
@@ -104,18 +102,14 @@ impl<S: Store> Pipeline<S> {
                 let stage = || self.stage(&mut staged, route, works[indices[0]].message(), &outbox);
                 handled = Some(span.in_scope(stage));
             }
-            let error = match handled {
-                Some(Ok(())) => {
-                    last = indices;
-                    continue;
-                }
-                Some(Err(error)) => Some(error),
-                None => None,
-            };
+            if let Some(Ok(())) = handled {
+                last = indices;
+                continue;
+            }
             // Before the end of the transaction, which may take as long as an outage: the drop of a message is user code, and a
             // suspect may run beside what comes then.
             drop((calls, user_code, span));
-            let ended = match error {
+            let ended = match handled.and_then(Result::err) {
                 Some(error) => self.undo(txn, Some(error)).await,
                 None => self.unreturned(txn, route.timeout).await,
             };
