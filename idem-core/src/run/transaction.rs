@@ -53,21 +53,23 @@ impl<S: Store> Pipeline<S> {
         }
         let (txn, found) = opened?;
         let new = which(&found, |classified| *classified == Classified::New);
-        if let ([only], []) = (&mut *works, &new[..]) {
-            return Ok(self.not_new(txn, only, &found[0]).await.into());
-        }
-        // A message that is too old and a conflict need a row, a duplicate of a message in the inbox has to be counted, and a
-        // removed claim has to be inserted again: each by itself.
-        let odd = which(&found, |classified| match classified {
-            Classified::New | Classified::Duplicate(Some(_)) => false,
-            Classified::Gone => !are_rows,
-            Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict(_) => true,
-        });
-        if !odd.is_empty() {
-            return self.without(txn, odd).await;
-        }
-        if let [Work { waited, route, .. }] = works {
-            waited.take().into_iter().for_each(|waited| route.meters.inbox_wait.record(waited + (now - began)));
+        if let [only] = &mut *works {
+            if new.is_empty() {
+                return Ok(self.not_new(txn, only, &found[0]).await.into());
+            }
+            let (waited, meters) = (only.waited.take(), &only.route.meters);
+            waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited + (now - began)));
+        } else {
+            // A message that is too old and a conflict need a row, a duplicate of a message in the inbox has to be counted, and a
+            // removed claim has to be inserted again: each by itself.
+            let odd = which(&found, |classified| match classified {
+                Classified::New | Classified::Duplicate(Some(_)) => false,
+                Classified::Gone => !are_rows,
+                Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict(_) => true,
+            });
+            if !odd.is_empty() {
+                return self.without(txn, odd).await;
+            }
         }
         let calls = calls(works, &new);
         // A message that is claimed here and does not run would be lost.
