@@ -59,10 +59,9 @@ impl<A> Arrivals<A> {
         self.to_store.close();
     }
 
-    /// Passes on a delivery that was received. `place`: that in the queue of its ordering key.
-    pub(crate) fn push(&self, delivery: Delivery, acker: A, place: Option<KeyTicket>) {
-        let must_wait = place.as_ref().is_some_and(|place| !place.is_first());
-        let arrival = Box::new(Arrived { delivery, acker, carried: Carried { order: place, ..Carried::default() } });
+    /// Passes on a delivery that was received.
+    pub(crate) fn push(&self, arrival: Arrival<A>) {
+        let must_wait = arrival.carried.order.as_ref().is_some_and(|place| !place.is_first());
         // What a drain has closed takes no more: the close of the source gives it back.
         if must_wait {
             // Also one that was redelivered: sources refuse queues with a delivery limit, so nothing drops it while it waits.
