@@ -27,11 +27,10 @@ pub(super) type Calls<'a, S> = SmallVec<[Call<'a, S>; 1]>;
 
 /// Returns the calls for the new works, in the order of their arrival. A batch handler is called once, behind the others. Works
 /// whose messages cannot be joined have no call.
-pub(super) fn calls<'a, S: Store>(works: &mut [Work<'a, S>], new: &[usize]) -> Calls<'a, S> {
-    let mut order = Indices::from_slice(new);
-    order.sort_unstable_by_key(|index| works[*index].at);
+pub(super) fn calls<'a, S: Store>(works: &mut [Work<'a, S>], new: &mut [usize]) -> Calls<'a, S> {
+    new.sort_unstable_by_key(|index| works[*index].at);
     let (mut calls, mut batched) = (Calls::new(), Vec::<(&'a Route<S>, Indices, Vec<_>)>::new());
-    for index in order {
+    for &index in &*new {
         let route = works[index].route;
         let Some(job) = works[index].job.take() else { continue };
         if !route.handler.facts().takes_batch || new.len() == 1 {

@@ -52,7 +52,7 @@ impl<S: Store> Pipeline<S> {
             meters(works).for_each(|meters| meters.claim.record(now - began));
         }
         let (txn, found) = opened?;
-        let new = which(&found, |classified| *classified == Classified::New);
+        let mut new = which(&found, |classified| *classified == Classified::New);
         if let [only] = &mut *works {
             if new.is_empty() {
                 return Ok(self.not_new(txn, only, &found[0]).await.into());
@@ -71,7 +71,7 @@ impl<S: Store> Pipeline<S> {
                 return self.without(txn, odd).await;
             }
         }
-        let calls = calls(works, &new);
+        let calls = calls(works, &mut new);
         // A message that is claimed here and does not run would be lost.
         if calls.iter().map(|call| call.indices.len()).sum::<usize>() != new.len() {
             return self.without(txn, new).await;
