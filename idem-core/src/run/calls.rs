@@ -62,11 +62,10 @@ impl<S: Store> Pipeline<S> {
         mut now: Instant,
         running: &Running,
     ) -> Round {
-        let none = Indices::new;
         let mut staged = Staged::default();
         // The works of the last call, and whether it is known that all calls before it have left the transaction open: if it has
         // ended, then by that one.
-        let (mut last, mut was_open, mut returned) = (none(), true, now.into_std());
+        let (mut last, mut was_open, mut returned) = (Indices::new(), true, now.into_std());
         let mut calls = calls.into_iter();
         while let Some(Call { indices, route, job }) = calls.next() {
             if !last.is_empty() {
@@ -77,7 +76,7 @@ impl<S: Store> Pipeline<S> {
                     Ok(TxnState::Ended) => {
                         drop((job, calls));
                         let ended = self.undo(txn, Some("the handler ended the transaction".into())).await;
-                        return Round { ended_by: last.clone(), ..Round::at(ended, last) };
+                        return Round { was_open: true, ..Round::at(ended, last) };
                     }
                     Err(fault) => return Round::at(Ended::Broke(fault), last),
                 }
@@ -112,8 +111,7 @@ impl<S: Store> Pipeline<S> {
                 Some(error) => self.undo(txn, Some(error)).await,
                 None => self.unreturned(txn, route.timeout).await,
             };
-            let ended_by = if was_open { indices.clone() } else { none() };
-            return Round { ended_by, ..Round::at(ended, indices) };
+            return Round { was_open, ..Round::at(ended, indices) };
         }
         let ran = self.commit(txn, staged).await;
         // The clock is that of the health, which counts on while a test pauses Tokio's.
@@ -124,7 +122,7 @@ impl<S: Store> Pipeline<S> {
         }
         let took = committed.saturating_duration_since(returned);
         meters(works).for_each(|meters| meters.commit.record(took));
-        Round { ended_by: if was_open { last } else { none() }, ..ran.into() }
+        Round { returned: true, was_open, ..Round::at(ran, last) }
     }
 
     /// Returns the span in which the handler is called for one message. The ack of the message has another one.

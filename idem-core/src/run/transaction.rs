@@ -9,30 +9,31 @@ use crate::take_over::{Classified, Taken};
 use crate::telemetry::Meters;
 
 use super::calls::calls;
-use super::{Found, Indices, Work};
+use super::{Indices, Work};
 
 /// How a transaction has ended, before anyone is blamed for it.
 pub(super) struct Round {
     pub(super) ended: Ended,
-    /// What each work is by its claim or its row, if the transaction is committed.
-    pub(super) found: Found,
-    /// The works of the call in which it has ended; none if all had returned. Of a slice that did not begin, those that it has
-    /// to leave.
+    /// What each of several works is by its claim or its row, if the transaction is committed.
+    pub(super) found: Vec<Taken>,
+    /// The works of the last call. Of a slice that did not begin, those that it has to leave.
     pub(super) indices: Indices,
-    /// Those of the call that has ended the transaction; none if that is not known, or if none has.
-    pub(super) ended_by: Indices,
+    /// Whether all calls had returned.
+    pub(super) returned: bool,
+    /// Whether the transaction is known to have been open before the last call: if a handler has ended it, then in that call.
+    pub(super) was_open: bool,
 }
 
 impl From<Ended> for Round {
     fn from(ended: Ended) -> Self {
-        Self { ended, found: Found::new(), indices: Indices::new(), ended_by: Indices::new() }
+        Self::at(ended, Indices::new())
     }
 }
 
 impl Round {
     /// A transaction that has ended in the call of these works.
     pub(super) fn at(ended: Ended, indices: Indices) -> Self {
-        Self { indices, ..Self::from(ended) }
+        Self { ended, found: Vec::new(), indices, returned: false, was_open: false }
     }
 }
 
@@ -77,7 +78,9 @@ impl<S: Store> Pipeline<S> {
             return self.without(txn, new).await;
         }
         let mut round = self.call_all(txn, calls, works, now, running).await;
-        round.found = found;
+        if works.len() > 1 {
+            round.found = found.into_vec();
+        }
         Ok(round)
     }
 
