@@ -17,8 +17,8 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn open(&self, works: &mut [Work<'_, S>]) -> Result<(S::Txn, Found), StoreError> {
         // Each call has the timeout of its handler. The limits of the transaction must leave room for every call.
         let longest = works.iter().map(|work| work.route.timeout).max().unwrap_or_default();
-        let rows: SmallVec<[&Row; 1]> = works.iter().filter_map(|work| work.row).collect();
-        if !rows.is_empty() {
+        if works[0].row.is_some() {
+            let rows: SmallVec<[&Row; 1]> = works.iter().filter_map(|work| work.row).collect();
             return self.start(longest, &rows).await;
         }
         for Work { route, .. } in works.iter_mut() {
