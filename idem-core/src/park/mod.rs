@@ -25,9 +25,12 @@ use crate::{Acker, Delivery, Key, Outcome, Store};
 use blocked::Blocked;
 
 /// A delivery, with the state of earlier tries. In the queue of a lane, it is the first in the queues in which it has a place.
-pub(crate) struct Arrival<A> {
-    /// It is large and passes through many hands, so it is on the heap.
-    pub(crate) delivery: Box<Delivery>,
+/// It is large and passes through many hands, so it is on the heap.
+pub(crate) type Arrival<A> = Box<Arrived<A>>;
+
+/// The parts of an [`Arrival`].
+pub(crate) struct Arrived<A> {
+    pub(crate) delivery: Delivery,
     pub(crate) acker: A,
     pub(crate) carried: Carried,
 }
@@ -71,10 +74,9 @@ impl<A> Arrivals<A> {
         self.to_store.close();
     }
 
-    /// Passes on a delivery that was received. `place`: that in the queue of its ordering key.
-    pub(crate) fn push(&self, delivery: Box<Delivery>, acker: A, place: Option<KeyTicket>) {
-        let must_wait = place.as_ref().is_some_and(|place| !place.is_first());
-        let arrival = Arrival { delivery, acker, carried: Carried { order: place, ..Carried::default() } };
+    /// Passes on a delivery that was received.
+    pub(crate) fn push(&self, arrival: Arrival<A>) {
+        let must_wait = arrival.carried.order.as_ref().is_some_and(|place| !place.is_first());
         // What a drain has closed takes no more: the close of the source gives it back.
         if must_wait {
             // Also one that was redelivered: sources refuse queues with a delivery limit, so nothing drops it while it waits.

@@ -8,7 +8,7 @@ use crate::runtime::{InRow, Pipeline, Refused, Wait, busy_wait, hold_wait, jitte
 use crate::store::Identity;
 use crate::{Acker, BoxError, Delivery, Outcome, Store, telemetry};
 
-use super::{Arrival, Carried, Parked};
+use super::{Arrival, Arrived, Carried, Parked};
 
 /// After this many tries in a row without an answer, a delivery counts as refused. If another transaction holds its claim for
 /// as long, the database is pinged.
@@ -20,9 +20,10 @@ const LOOK: Duration = Duration::from_secs(1);
 impl<S: Store> Pipeline<S> {
     /// Waits until a parked delivery can run, and returns it; `None` if nothing is left to run.
     pub(super) async fn until<A: Acker>(&self, parked: Parked<A>) -> Option<Arrival<A>> {
-        let Parked { arrival: Arrival { mut delivery, mut acker, mut carried }, until } = parked;
-        // As in `process`: a panic drains the worker before `carried` is dropped.
+        let Parked { mut arrival, until } = parked;
+        // As in `process`: a panic drains the worker before `arrival` is dropped.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
+        let Arrived { delivery, acker, carried } = &mut *arrival;
         let can_run = match until {
             Wait::Order => {
                 let turn = async {
@@ -30,32 +31,32 @@ impl<S: Store> Pipeline<S> {
                         place.turn().await;
                     }
                 };
-                self.unless_over(&mut acker, turn).await
+                self.unless_over(acker, turn).await
             }
-            Wait::Key => self.unless_over(&mut acker, carried.keys.turn()).await,
+            Wait::Key => self.unless_over(acker, carried.keys.turn()).await,
             Wait::Codec => {
-                let span = telemetry::span(self.system, &self.consumer, &delivery);
-                self.unless_over(&mut acker, self.prepare_delivery(&mut delivery)).instrument(span).await
+                let span = telemetry::span(self.system, &self.consumer, delivery);
+                self.unless_over(acker, self.prepare_delivery(delivery)).instrument(span).await
             }
             Wait::Row(row) => {
                 let span = row.span.clone();
-                self.settle_after(&row, &delivery, acker).instrument(span).await;
+                self.settle_after(&row, &arrival.delivery, arrival.acker).instrument(span).await;
                 return None;
             }
             in_vain => {
-                let delay = self.in_vain(&delivery, &mut carried, in_vain);
+                let delay = self.in_vain(delivery, carried, in_vain);
                 let over = async {
                     tokio::time::sleep(delay).await;
                     self.outage.over().await;
                     self.health.resumed().await;
                 };
-                self.unless_over(&mut acker, over).await
+                self.unless_over(acker, over).await
             }
         };
         if can_run {
-            return Some(Arrival { delivery, acker, carried });
+            return Some(arrival);
         }
-        self.release(acker).await;
+        self.release(arrival.acker).await;
         None
     }
 

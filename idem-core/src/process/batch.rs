@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{Instrument, Span};
 
 use crate::caught::dropped;
-use crate::park::{Arrival, Carried, Parked};
+use crate::park::{Arrival, Arrived, Carried, Parked};
 use crate::routes::Route;
 use crate::run::Work;
 use crate::runtime::{Ended, Permit, Pipeline, Running, Wait};
@@ -52,8 +52,11 @@ impl<S: Store> Pipeline<S> {
         batch.retain(|arrival| arrival.acker.is_live());
         let span = |arrival: &Arrival<A>| telemetry::span(self.system, &self.consumer, &arrival.delivery);
         let spans: Vec<Span> = batch.iter().map(span).collect();
-        let messages = batch.iter_mut().map(|Arrival { delivery, carried, .. }| (&**delivery, carried));
-        let mut messages: Vec<_> = messages.collect();
+        let parts = batch.iter_mut().map(|arrival| {
+            let Arrived { delivery, carried, .. } = &mut **arrival;
+            (&*delivery, carried)
+        });
+        let mut messages: Vec<_> = parts.collect();
         let ended = self.try_together(&mut messages, &spans).await;
         let (mut done, mut alone) = (Vec::new(), Vec::new());
         for ((arrival, ended), span) in batch.into_iter().zip(ended).zip(spans) {

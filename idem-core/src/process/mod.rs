@@ -18,7 +18,6 @@
 mod batch;
 
 use std::pin::pin;
-use std::slice;
 use std::time::Duration;
 
 use async_channel::Sender;
@@ -26,9 +25,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::Instrument;
 
 use crate::caught::dropped;
-use crate::park::{Arrival, Carried, Parked};
+use crate::park::{Arrival, Arrived, Carried, Parked};
 use crate::registry::NoJob;
-use crate::run::{Failure, Work};
+use crate::run::Failure;
 use crate::runtime::{Direct, Ended, Permit, Pipeline, Running, Wait, hold_wait};
 use crate::take_over::{Entry, Shared};
 use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
@@ -46,7 +45,7 @@ impl<S: Store> Pipeline<S> {
         // A panic drains the worker before `arrival` is dropped, which is declared earlier: the next delivery of an ordering
         // key must not start while this one is unsettled.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
-        let Arrival { delivery, acker, carried } = &mut arrival;
+        let Arrived { delivery, acker, carried } = &mut *arrival;
         if !acker.is_live() {
             tracing::debug!("the delivery was lost; the broker redelivers it");
             return;
@@ -60,10 +59,10 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Settles a delivery by what became of it in one try, releases it, or parks it. Only an ordered delivery waits for its row.
-    async fn finish<A: Acker>(&self, arrival: Arrival<A>, ended: Ended, parked: &Sender<Parked<A>>) {
-        let Arrival { mut delivery, mut acker, mut carried } = arrival;
-        // As in `process`: a panic drains the worker before `carried` is dropped.
+    async fn finish<A: Acker>(&self, mut arrival: Arrival<A>, ended: Ended, parked: &Sender<Parked<A>>) {
+        // As in `process`: a panic drains the worker before `arrival` is dropped.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
+        let Arrived { delivery, acker, carried } = &mut *arrival;
         if let Some(outcome) = ended.confirmed() {
             if outcome.is_stored() {
                 acker.stored();
@@ -80,16 +79,17 @@ impl<S: Store> Pipeline<S> {
         }
         let until = match ended {
             Ended::Done(outcome) => {
-                self.settle(acker).await;
+                self.settle(arrival.acker).await;
+                let (delivery, carried) = (&arrival.delivery, &arrival.carried);
                 if carried.shares.is_empty() {
-                    self.emit(self.routes.find(&delivery).ok(), carried.key.as_ref(), &delivery, &outcome);
+                    self.emit(self.routes.find(delivery).ok(), carried.key.as_ref(), delivery, &outcome);
                 }
                 for (identity, outcome) in &carried.shares {
-                    self.emit(self.routes.get(identity.handler), identity.known_key(), &delivery, outcome);
+                    self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, outcome);
                 }
                 return;
             }
-            Ended::Stopped | Ended::Lost => return self.release(acker).await,
+            Ended::Stopped | Ended::Lost => return self.release(arrival.acker).await,
             Ended::Broke(_) => {
                 // A process or a connection may have died on it, so it now runs from the inbox.
                 delivery.redelivered = true;
@@ -101,9 +101,9 @@ impl<S: Store> Pipeline<S> {
             Ended::Failed(_) | Ended::Again(_) => Wait::Claim,
         };
         if !matches!(until, Wait::Key | Wait::Row(_)) {
-            self.meters(&delivery).held.increment(1);
+            self.meters(delivery).held.increment(1);
         }
-        self.park(Parked { arrival: Arrival { delivery, acker, carried }, until }, parked).await;
+        self.park(Parked { arrival, until }, parked).await;
     }
 
     /// Makes one attempt; the database's response decides the result. A failure is stored.
@@ -141,14 +141,27 @@ impl<S: Store> Pipeline<S> {
             // Nothing can be written, and it must not keep a lane meanwhile.
             return Ended::Park(Wait::Free);
         }
-        let ordered = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
         let mut ended = match carried.charge.take() {
             Some(charge) => {
                 drop(beside);
                 Ended::Failed(*charge)
             }
             None if stores_first => self.store(&Entry::due(work.identity.clone(), delivery)).await,
-            None => self.run_directly(beside, &mut work).await,
+            // The fast path of a first delivery: one transaction from claim to commit.
+            None => {
+                let beside = match beside {
+                    Some(beside) => beside,
+                    None => match self.direct().await {
+                        Some(beside) => beside,
+                        None => return Ended::Stopped,
+                    },
+                };
+                let running = Running::new(Permit::Direct(beside));
+                let ended = running.during(&self.outage, pin!(self.run_one(&mut work, &running))).await;
+                // The drop of a message is user code.
+                dropped("a message", work.job.take());
+                ended
+            }
         };
         if let Ended::Failed(failure) = ended {
             if failure.is_unfit() {
@@ -159,14 +172,16 @@ impl<S: Store> Pipeline<S> {
                 carried.charge = Some(Box::new(failure));
             }
         }
-        match (ended, ordered) {
+        match ended {
             // Only the existence of a claim is known: its row may be waiting.
-            (Ended::Done(outcome @ (Outcome::Scheduled { .. } | Outcome::Duplicate)), Some(identity)) => {
+            Ended::Done(outcome @ (Outcome::Scheduled { .. } | Outcome::Duplicate))
+                if delivery.ordering_key.is_some() =>
+            {
                 // The database has accepted it.
                 carried.refused = None;
-                Ended::Park(Wait::row(*identity, outcome))
+                Ended::Park(Wait::row(work.identity, outcome))
             }
-            (ended, _) => ended,
+            ended => ended,
         }
     }
 
@@ -226,21 +241,5 @@ impl<S: Store> Pipeline<S> {
     /// delivered before, because a process may have died on it.
     fn stores_first(&self, delivery: &Delivery) -> bool {
         self.settings.inbox || delivery.redelivered()
-    }
-
-    /// The fast path of a first delivery: one transaction from claim to commit; without a claim if the handler is natural.
-    /// It runs concurrently with others unless a suspect runs.
-    async fn run_directly(&self, beside: Option<Direct>, work: &mut Work<'_, S>) -> Ended {
-        let beside = match beside {
-            Some(beside) => beside,
-            None => match self.direct().await {
-                Some(beside) => beside,
-                None => return Ended::Stopped,
-            },
-        };
-        let running = Running::new(Permit::Direct(beside));
-        let mut ended = running.during(&self.outage, pin!(self.run(slice::from_mut(work), &running))).await;
-        dropped("a message", work.job.take());
-        ended.pop().unwrap_or(Ended::Stopped)
     }
 }

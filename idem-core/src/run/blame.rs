@@ -53,9 +53,10 @@ impl<S: Store> Pipeline<S> {
     ///
     /// # Errors
     /// How the run of the whole slice has ended.
-    pub(super) fn blame(&self, Round { ended, indices, ended_by, .. }: Round) -> Result<Indices, Ended> {
-        // If the call ran one message, it is that message's.
-        let blamed = |indices: Indices| if indices.len() == 1 { indices } else { Indices::new() };
+    pub(super) fn blame(&self, round: Round) -> Result<Indices, Ended> {
+        let Round { ended, indices, returned, was_open, .. } = round;
+        // If a known call is at fault, and it ran one message, it is that message's.
+        let blamed = |indices: Indices, is_known| if is_known && indices.len() == 1 { indices } else { Indices::new() };
         Ok(match ended {
             // They cannot be in a slice, or not now.
             Ended::Again(None) | Ended::Park(Wait::Codec) => indices,
@@ -69,7 +70,7 @@ impl<S: Store> Pipeline<S> {
             // runs alone.
             Ended::Again(Some(error)) => {
                 dropped("the error of a handler", error);
-                blamed(indices)
+                blamed(indices, !returned)
             }
             // Another transaction holds the claim of a local message, for as long as its handler runs; or it is another batch,
             // which waits for a claim of this one: the claims of local messages come behind those of the batch, and are not
@@ -78,7 +79,7 @@ impl<S: Store> Pipeline<S> {
                 self.throttle.narrow();
                 Indices::new()
             }
-            Ended::Failed(failure) if failure.next == Err(Reason::RolledBack) => blamed(ended_by),
+            Ended::Failed(failure) if failure.next == Err(Reason::RolledBack) => blamed(indices, was_open),
             // The database refuses a COMMIT where a message has a claim. All others may run again, and the message that is to
             // blame is found out when it runs alone.
             Ended::Failed(Failure { left_by: Some(ticket), .. }) => {
@@ -90,7 +91,7 @@ impl<S: Store> Pipeline<S> {
                 );
                 Indices::new()
             }
-            Ended::Failed(_) => blamed(indices),
+            Ended::Failed(_) => blamed(indices, !returned),
             Ended::Broke(fault) => {
                 self.outage.report(&fault);
                 return Err(Ended::Broke(fault));

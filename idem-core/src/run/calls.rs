@@ -1,5 +1,7 @@
 //! The calls of handlers in one transaction.
 
+use std::pin::pin;
+
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
@@ -26,11 +28,10 @@ pub(super) type Calls<'a, S> = SmallVec<[Call<'a, S>; 1]>;
 
 /// Returns the calls for the new works, in the order of their arrival. A batch handler is called once, behind the others. Works
 /// whose messages cannot be joined have no call.
-pub(super) fn calls<'a, S: Store>(works: &mut [Work<'a, S>], new: &[usize]) -> Calls<'a, S> {
-    let mut order = Indices::from_slice(new);
-    order.sort_unstable_by_key(|index| works[*index].at);
+pub(super) fn calls<'a, S: Store>(works: &mut [Work<'a, S>], new: &mut [usize]) -> Calls<'a, S> {
+    new.sort_unstable_by_key(|index| works[*index].at);
     let (mut calls, mut batched) = (Calls::new(), Vec::<(&'a Route<S>, Indices, Vec<_>)>::new());
-    for index in order {
+    for &index in &*new {
         let route = works[index].route;
         let Some(job) = works[index].job.take() else { continue };
         if !route.handler.facts().takes_batch || new.len() == 1 {
@@ -45,11 +46,9 @@ pub(super) fn calls<'a, S: Store>(works: &mut [Work<'a, S>], new: &[usize]) -> C
             None => batched.push((route, smallvec![index], vec![job])),
         }
     }
-    let joined = |(route, indices, jobs): (&'a Route<S>, _, _)| {
-        let job = route.handler.join(jobs)?;
-        Some(Call { indices, route, job })
-    };
-    calls.extend(batched.into_iter().filter_map(joined));
+    for (route, indices, jobs) in batched {
+        calls.extend(route.handler.join(jobs).map(|job| Call { indices, route, job }));
+    }
     calls
 }
 
@@ -66,15 +65,13 @@ impl<S: Store> Pipeline<S> {
         mut txn: S::Txn,
         calls: Calls<'_, S>,
         works: &mut [Work<'_, S>],
-        all: &[usize],
         mut now: Instant,
         running: &Running,
     ) -> Round {
-        let none = Indices::new;
         let mut staged = Staged::default();
         // The works of the last call, and whether it is known that all calls before it have left the transaction open: if it has
         // ended, then by that one.
-        let (mut last, mut was_open, mut returned) = (none(), true, now.into_std());
+        let (mut last, mut was_open, mut returned) = (Indices::new(), true, now.into_std());
         let mut calls = calls.into_iter();
         while let Some(Call { indices, route, job }) = calls.next() {
             if !last.is_empty() {
@@ -85,7 +82,7 @@ impl<S: Store> Pipeline<S> {
                     Ok(TxnState::Ended) => {
                         leave(Some(job), calls);
                         let ended = self.undo(txn, Some("the handler ended the transaction".into())).await;
-                        return Round { ended_by: last.clone(), ..Round::at(ended, last) };
+                        return Round { was_open: true, ..Round::at(ended, last) };
                     }
                     Err(fault) => {
                         leave(Some(job), calls);
@@ -104,7 +101,7 @@ impl<S: Store> Pipeline<S> {
                 false => self.call_span(route, works[indices[0]].message()),
             };
             let outbox = job.outbox().cloned();
-            let mut handled = self.handle(route, job, &mut txn).instrument(span.clone()).await;
+            let mut handled = pin!(self.handle(route, job, &mut txn)).instrument(span.clone()).await;
             returned = std::time::Instant::now();
             route.meters.handler.record(returned.saturating_duration_since(now.into_std()));
             if let (Some(Ok(())), Some(outbox)) = (&handled, outbox) {
@@ -112,29 +109,30 @@ impl<S: Store> Pipeline<S> {
                 let stage = || self.stage(&mut staged, route, works[indices[0]].message(), &outbox);
                 handled = Some(span.in_scope(stage));
             }
-            let error = match handled {
-                Some(Ok(())) => {
-                    last = indices;
-                    continue;
-                }
-                Some(Err(error)) => Some(error),
-                None => None,
-            };
+            if let Some(Ok(())) = handled {
+                last = indices;
+                continue;
+            }
             // Before the end of the transaction, which may take as long as an outage: the drop of a message is user code, and a
             // suspect may run beside what comes then.
             leave(None, calls);
             drop((user_code, span));
-            let ended = match error {
+            let ended = match handled.and_then(Result::err) {
                 Some(error) => self.undo(txn, Some(error)).await,
                 None => self.unreturned(txn, route.timeout).await,
             };
-            let ended_by = if was_open { indices.clone() } else { none() };
-            return Round { ended_by, ..Round::at(ended, indices) };
+            return Round { was_open, ..Round::at(ended, indices) };
         }
         let ran = self.commit(txn, staged).await;
-        let took = self.commit_ended(&ran, returned);
-        meters(works, all).for_each(|meters| meters.commit.record(took));
-        Round { ended_by: if was_open { last } else { none() }, ..ran.into() }
+        // The clock is that of the health, which counts on while a test pauses Tokio's.
+        let committed = std::time::Instant::now();
+        if matches!(ran, Ended::Done(_)) {
+            // Here, so that `emit` does not read the clock once more for a processed message.
+            self.health.progress_at(committed);
+        }
+        let took = committed.saturating_duration_since(returned);
+        meters(works).for_each(|meters| meters.commit.record(took));
+        Round { returned: true, was_open, ..Round::at(ran, last) }
     }
 
     /// Returns the span in which the handler is called for one message. The ack of the message has another one.

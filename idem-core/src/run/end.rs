@@ -10,6 +10,7 @@ use crate::store::{CommitResult, ErrorClass, Fate, RollbackResult, StoreError, T
 use crate::{BoxError, Store};
 
 use super::Failure;
+use super::local::in_claim_order;
 use super::stage::Staged;
 
 /// How long a draining worker waits for a transaction that was cut off and still runs.
@@ -19,29 +20,26 @@ const GRACE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_millis(500);
 
 impl<S: Store> Pipeline<S> {
-    /// Returns the time from the end of the handlers to that of the commit, which is now. If the commit has succeeded, now is
-    /// the time of the last progress: for a processed message, `emit` does not read the clock once more. The clock is that of
-    /// the health, which counts on while a test pauses Tokio's.
-    pub(super) fn commit_ended(&self, ran: &Ended, handlers_ended: std::time::Instant) -> Duration {
-        let now = std::time::Instant::now();
-        if matches!(ran, Ended::Done(_)) {
-            self.health.progress_at(now);
-        }
-        now.saturating_duration_since(handlers_ended)
-    }
-
     /// Guard and commit, with the messages that the handlers have staged. The guard is part of the store's commit: it
     /// checks that the transaction is still the one that idem began.
     pub(super) async fn commit(&self, mut txn: S::Txn, staged: Staged) -> Ended {
-        let wakes = staged.wakes();
-        self.hand_over(&mut txn, staged);
+        let (publishes, hands_over) = (!staged.outgoing.is_empty(), !staged.local.is_empty());
+        // Without an outbox, nothing was staged.
+        if let Some(outbox) = self.outbox.as_ref().filter(|_| publishes || hands_over) {
+            self.store.stage(&mut txn, outbox.id, staged.outgoing, in_claim_order(staged.local));
+        }
         match self.store.commit(txn).await {
             CommitResult::NotSent(fault, ticket) => {
                 self.cut_off(ticket.map(|ticket| *ticket), Ended::Broke(fault)).await
             }
             committed => {
                 // Also without an answer: the messages may be there.
-                self.wake(wakes);
+                if publishes {
+                    self.store.facts().bell.ring();
+                }
+                if hands_over {
+                    self.wake_inbox();
+                }
                 Ended::of(committed)
             }
         }

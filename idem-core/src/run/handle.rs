@@ -1,6 +1,7 @@
 //! Calls handlers.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 
 use futures_util::FutureExt;
 use tokio::task::coop::unconstrained;
@@ -24,6 +25,9 @@ impl<S: Store> Pipeline<S> {
     ) -> Option<Result<(), BoxError>> {
         let outbox = job.outbox().cloned();
         let mut run = job.run(txn);
+        // tokio limits how much a task does in one turn. A handler that never waits uses that up in each turn, and its timeout
+        // would not even be looked at.
+        let late = pin!(unconstrained(sleep(route.timeout)));
         let handled = tokio::select! {
             biased;
             ran = AssertUnwindSafe(&mut run).catch_unwind() => match ran {
@@ -34,9 +38,7 @@ impl<S: Store> Pipeline<S> {
                     Some(Err(format!("the handler panicked: {text}").into()))
                 }
             },
-            // tokio limits how much a task does in one turn. A handler that never waits uses that up in each turn, and
-            // its timeout, which comes behind it, would not even be looked at.
-            () = unconstrained(sleep(route.timeout)) => None,
+            () = late => None,
             () = self.stop.cancelled() => None,
         };
         // The drop runs user code too, and its panic must cost no more than its message.

@@ -13,20 +13,15 @@ use crate::{Delivery, Store};
 use super::{Found, Work};
 
 impl<S: Store> Pipeline<S> {
-    /// Begins the transaction of the works with these indices, and returns what each of them is. On an error, none is open.
-    pub(super) async fn open(
-        &self,
-        works: &mut [Work<'_, S>],
-        indices: &[usize],
-    ) -> Result<(S::Txn, Found), StoreError> {
+    /// Begins the transaction of these works, and returns what each of them is. On an error, none is open.
+    pub(super) async fn open(&self, works: &mut [Work<'_, S>]) -> Result<(S::Txn, Found), StoreError> {
         // Each call has the timeout of its handler. The limits of the transaction must leave room for every call.
-        let longest = indices.iter().map(|index| works[*index].route.timeout).max().unwrap_or_default();
-        let rows: SmallVec<[&Row; 1]> = indices.iter().filter_map(|index| works[*index].row).collect();
-        if !rows.is_empty() {
+        let longest = works.iter().map(|work| work.route.timeout).max().unwrap_or_default();
+        if works[0].row.is_some() {
+            let rows: SmallVec<[&Row; 1]> = works.iter().filter_map(|work| work.row).collect();
             return self.start(longest, &rows).await;
         }
-        for index in indices {
-            let route = works[*index].route;
+        for Work { route, .. } in works.iter_mut() {
             if route.is_unclaimed {
                 // Before the first message that leaves no claim: without any record, a consumer whose place at the broker is gone
                 // would look like a new one.
@@ -34,12 +29,11 @@ impl<S: Store> Pipeline<S> {
                 route.history.get_or_try_init(record).await?;
             }
         }
-        if let [only] = indices {
-            let work = &works[*only];
-            let (txn, classified) = self.begin_first(work.route, work.message()).await?;
+        if let [work] = works {
+            let (txn, classified) = self.begin_first(work.route, (&work.identity, work.delivery)).await?;
             return Ok((txn, smallvec![classified.into()]));
         }
-        let messages: Vec<_> = indices.iter().map(|index| works[*index].message()).collect();
+        let messages: Vec<_> = works.iter().map(Work::message).collect();
         let mut txn = self.store.begin(longest).await?;
         match self.claims(&mut txn, &messages).await {
             Ok(found) => Ok((txn, found)),

@@ -9,79 +9,79 @@ use crate::take_over::{Classified, Taken};
 use crate::telemetry::Meters;
 
 use super::calls::calls;
-use super::{Found, Indices, Work};
+use super::{Indices, Work};
 
 /// How a transaction has ended, before anyone is blamed for it.
 pub(super) struct Round {
     pub(super) ended: Ended,
-    /// What each work is by its claim or its row, if the transaction is committed.
-    pub(super) found: Found,
-    /// The works of the call in which it has ended; none if all had returned. Of a slice that did not begin, those that it has
-    /// to leave.
+    /// What each of several works is by its claim or its row, if the transaction is committed.
+    pub(super) found: Vec<Taken>,
+    /// The works of the last call. Of a slice that did not begin, those that it has to leave.
     pub(super) indices: Indices,
-    /// Those of the call that has ended the transaction; none if that is not known, or if none has.
-    pub(super) ended_by: Indices,
+    /// Whether all calls had returned.
+    pub(super) returned: bool,
+    /// Whether the transaction is known to have been open before the last call: if a handler has ended it, then in that call.
+    pub(super) was_open: bool,
 }
 
 impl From<Ended> for Round {
     fn from(ended: Ended) -> Self {
-        Self { ended, found: Found::new(), indices: Indices::new(), ended_by: Indices::new() }
+        Self::at(ended, Indices::new())
     }
 }
 
 impl Round {
     /// A transaction that has ended in the call of these works.
     pub(super) fn at(ended: Ended, indices: Indices) -> Self {
-        Self { indices, ..Self::from(ended) }
+        Self { ended, found: Vec::new(), indices, returned: false, was_open: false }
     }
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Runs the works with these indices in one transaction. Unless it is `Done`, or the connection broke, nothing of it is in the
+    /// Runs these works in one transaction. Unless it is `Done`, or the connection broke, nothing of it is in the
     /// database, except what natural handlers have written before one of them ran COMMIT, and what was written for a single
     /// delivery that is not new.
     ///
     /// # Errors
     /// One of idem's own statements has failed before any handler ran, and nothing is written.
-    pub(super) async fn transaction(
-        &self,
-        works: &mut [Work<'_, S>],
-        indices: &[usize],
-        running: &Running,
-    ) -> Result<Round, StoreError> {
+    pub(super) async fn transaction(&self, works: &mut [Work<'_, S>], running: &Running) -> Result<Round, StoreError> {
         let began = Instant::now();
-        let opened = self.open(works, indices).await;
+        let opened = self.open(works).await;
         let now = Instant::now();
-        let are_rows = works[indices[0]].row.is_some();
+        let are_rows = works[0].row.is_some();
         if !are_rows {
-            meters(works, indices).for_each(|meters| meters.claim.record(now - began));
+            meters(works).for_each(|meters| meters.claim.record(now - began));
         }
         let (txn, found) = opened?;
-        let new = which(indices, &found, |classified| *classified == Classified::New);
-        if let ([only], []) = (indices, &new[..]) {
-            return Ok(self.not_new(txn, &mut works[*only], &found[0]).await.into());
+        let mut new = which(&found, |classified| *classified == Classified::New);
+        if let [only] = &mut *works {
+            if new.is_empty() {
+                return Ok(self.not_new(txn, only, &found[0]).await.into());
+            }
+            let (waited, meters) = (only.waited.take(), &only.route.meters);
+            waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited + (now - began)));
+        } else {
+            // A message that is too old and a conflict need a row, a duplicate of a message in the inbox has to be counted, and a
+            // removed claim has to be inserted again: each by itself.
+            let odd = which(&found, |classified| match classified {
+                Classified::New | Classified::Duplicate(Some(_)) => false,
+                Classified::Gone => !are_rows,
+                Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict(_) => true,
+            });
+            if !odd.is_empty() {
+                return self.without(txn, odd).await;
+            }
         }
-        // A message that is too old and a conflict need a row, a duplicate of a message in the inbox has to be counted, and a
-        // removed claim has to be inserted again: each by itself.
-        let odd = which(indices, &found, |classified| match classified {
-            Classified::New | Classified::Duplicate(Some(_)) => false,
-            Classified::Gone => !are_rows,
-            Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict(_) => true,
-        });
-        if !odd.is_empty() {
-            return self.without(txn, odd).await;
-        }
-        if let [only] = indices {
-            let Work { waited, route, .. } = &mut works[*only];
-            waited.take().into_iter().for_each(|waited| route.meters.inbox_wait.record(waited + (now - began)));
-        }
-        let calls = calls(works, &new);
+        let calls = calls(works, &mut new);
         // A message that is claimed here and does not run would be lost.
         if calls.iter().map(|call| call.indices.len()).sum::<usize>() != new.len() {
             return self.without(txn, new).await;
         }
-        let round = self.call_all(txn, calls, works, indices, now, running).await;
-        Ok(Round { found, ..round })
+        let mut round = self.call_all(txn, calls, works, now, running).await;
+        if works.len() > 1 {
+            round.found = found.into_vec();
+        }
+        Ok(round)
     }
 
     /// Rolls back a transaction in which these works cannot be.
@@ -104,13 +104,11 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// Returns the indices of the works that were found like this.
-fn which(indices: &[usize], found: &[Taken], is_so: impl Fn(&Classified) -> bool) -> Indices {
-    let found = indices.iter().zip(found).filter(|(_, taken)| is_so(&taken.classified));
-    found.map(|(index, _)| *index).collect()
+fn which(found: &[Taken], is_so: impl Fn(&Classified) -> bool) -> Indices {
+    found.iter().enumerate().filter(|(_, taken)| is_so(&taken.classified)).map(|(index, _)| index).collect()
 }
 
 /// Returns the metrics of each handler of these works, which are sorted by handler.
-pub(super) fn meters<'w, S: Store>(works: &'w [Work<'_, S>], indices: &'w [usize]) -> impl Iterator<Item = &'w Meters> {
-    let handler = |index: &usize| works[*index].identity.handler;
-    indices.chunk_by(move |one, next| handler(one) == handler(next)).map(|chunk| &works[chunk[0]].route.meters)
+pub(super) fn meters<'w, S: Store>(works: &'w [Work<'_, S>]) -> impl Iterator<Item = &'w Meters> {
+    works.chunk_by(|one, next| one.identity.handler == next.identity.handler).map(|chunk| &chunk[0].route.meters)
 }

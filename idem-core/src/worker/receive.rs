@@ -7,7 +7,7 @@ use backon::ExponentialBackoff;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{chain, text};
-use crate::park::Arrivals;
+use crate::park::{Arrivals, Arrived, Carried};
 use crate::runtime::{Health, Pipeline, growing_waits};
 use crate::{DeliveryOrder, Error, Source, Store, SubscribeOptions};
 
@@ -80,12 +80,14 @@ async fn forward<S: Store, Src: Source>(
         can_go_on(pipeline).await;
         match source.next().await {
             // The queues need no limit: the source returns no more than may be unsettled.
-            Ok((mut delivery, acker)) => {
-                pipeline.recognize(&mut delivery);
+            Ok((delivery, acker)) => {
+                let mut arrival = Box::new(Arrived { delivery, acker, carried: Carried::default() });
+                let delivery = &mut arrival.delivery;
+                pipeline.recognize(delivery);
                 delivery.ordering_key =
                     delivery.ordering_key.filter(|_| pipeline.settings.order != DeliveryOrder::None);
-                let place = delivery.ordering_key.map(|key| pipeline.order.place(key));
-                to.push(Box::new(delivery), acker, place);
+                arrival.carried.order = delivery.ordering_key.map(|key| pipeline.order.place(key));
+                to.push(arrival);
                 pipeline.outage.set_room(source.room());
             }
             Err(error) => return error,
