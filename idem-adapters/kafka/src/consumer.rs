@@ -18,7 +18,7 @@ use crate::bell::Waits;
 use crate::connection::{self, Witness};
 use crate::delivery::delivery;
 use crate::error::Loss;
-use crate::lag::{self, Asked};
+use crate::lag;
 use crate::member::Member;
 use crate::partition::TopicPartition;
 use crate::plan::Plan;
@@ -54,10 +54,10 @@ pub(crate) type Panic = Box<dyn Any + Send>;
 ///
 /// The thread is separate because rebalance callbacks run where the client is polled, and they have to wait. The thread
 /// polls for as long as it lives, however slow the handlers are, so that the group keeps the member.
-pub(crate) fn start(plan: Plan, shared: Arc<Shared>, asked: Asked) -> io::Result<oneshot::Receiver<Panic>> {
+pub(crate) fn start(plan: Plan, shared: Arc<Shared>) -> io::Result<oneshot::Receiver<Panic>> {
     let (ended, end) = oneshot::channel();
     thread::Builder::new().name("idem-kafka".to_owned()).spawn(move || {
-        match catch_unwind(AssertUnwindSafe(|| run(plan, &shared, &asked))) {
+        match catch_unwind(AssertUnwindSafe(|| run(plan, &shared))) {
             Ok(Ok(())) => {}
             Ok(Err(loss)) => shared.end(loss),
             // Sent first: it is looked for when the subscription has ended.
@@ -69,7 +69,7 @@ pub(crate) fn start(plan: Plan, shared: Arc<Shared>, asked: Asked) -> io::Result
     Ok(end)
 }
 
-fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked) -> Result<(), Loss> {
+fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
     if start::decides(&plan) {
         // With a client that is not yet in a group, so that no other member waits.
         let look = connection::client(&plan.config, &plan.client(), Witness::new(&plan.config))?;
@@ -88,7 +88,7 @@ fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked) -> Result<(), Loss> 
         subscribed.follow(&member, &consumer)?;
     }
     let consumer = Arc::new(consumer);
-    asked.set(&consumer);
+    let _ = shared.client.set(Arc::downgrade(&consumer));
     let (queues, changes) = (BTreeMap::new(), None);
     let mut thread = Thread { shared, member: &member, consumer: &consumer, subscribed, order, queues, changes };
     let ended = thread.work();

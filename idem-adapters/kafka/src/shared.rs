@@ -1,15 +1,17 @@
 //! The state shared by the consumer's thread and the worker's tasks.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use idem_core::{Delivery, DeliveryOrder};
+use rdkafka::consumer::BaseConsumer;
 use tokio::sync::Notify;
 use tokio::time::{self, timeout_at};
 
 use crate::assigned::Assigned;
 use crate::bell::{Bell, Waits};
 use crate::error::Loss;
+use crate::member::Member;
 use crate::partition::{Ticket, TopicPartition};
 
 /// How long a client that joins may be without a broker.
@@ -23,6 +25,8 @@ pub(crate) struct Shared {
     changed: Notify,
     /// Wakes the thread.
     wake: Condvar,
+    /// The client, once it is a member, for as long as it exists.
+    pub(crate) client: OnceLock<Weak<BaseConsumer<Member>>>,
 }
 
 #[derive(Debug)]
@@ -61,6 +65,7 @@ impl Shared {
             }),
             changed: Notify::new(),
             wake: Condvar::new(),
+            client: OnceLock::new(),
         }
     }
 
