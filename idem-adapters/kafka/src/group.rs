@@ -6,7 +6,7 @@ use std::time::Duration;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
@@ -15,7 +15,7 @@ use crate::identity;
 use crate::member::Member;
 use crate::protocol::GroupProtocol;
 use crate::shared::Phase;
-use crate::start::{self, Begin};
+use crate::start;
 
 /// How long running handlers may continue after their partition is revoked. Other members wait meanwhile.
 const GRACE: Duration = Duration::from_secs(2);
@@ -23,35 +23,34 @@ const GRACE: Duration = Duration::from_secs(2);
 impl Member {
     fn assign(&self, consumer: &BaseConsumer<Self>, assigned: &TopicPartitionList) -> Result<(), Loss> {
         let (closing, broken) = (|| self.shared.lock().closing, |error: KafkaError| self.broken(&error));
-        let begins = start::begin(consumer, &self.plan, &self.partitions(assigned), &|topic| self.id(topic), &closing)?;
-        let mut list = TopicPartitionList::new();
-        for Begin { partition, offset, .. } in &begins {
-            let offset = offset.map_or(Offset::Beginning, Offset::Offset);
+        let partitions = self.partitions(assigned);
+        // Only the group's coordinator is asked, since all members wait meanwhile: an offset out of range is noticed when
+        // it is read from.
+        let committed = start::committed(consumer, &self.plan, &partitions, &|topic| self.id(topic), &closing)?;
+        let (mut list, mut decided) = (TopicPartitionList::new(), TopicPartitionList::new());
+        let mut begins = Vec::new();
+        for (partition, committed) in partitions.into_iter().zip(committed) {
+            let begin = committed.or_else(|| self.plan.begins.get(&partition).copied());
+            let offset = begin.map_or(Offset::Beginning, Offset::Offset);
             list.add_partition_offset(&partition.topic, partition.number, offset).map_err(broken)?;
+            if let (None, Some(begin)) = (committed, begin) {
+                self.list_next(&mut decided, &partition, begin).map_err(broken)?;
+            }
+            begins.push((partition, begin));
         }
         consumer.incremental_assign(&list).map_err(broken)?;
-        self.decide(consumer, &begins).map_err(broken)?;
-        for Begin { partition, offset, .. } in begins {
-            self.shared.lock().assigned.assign(partition, offset);
+        // Before any record of these partitions is delivered: if the start were determined again after a crash, it would
+        // skip the messages published meanwhile. Not through the client's offset store: what else is stored there may be
+        // an offset that the broker refuses, such as one of a topic that is forbidden by now. The partitions belong to
+        // this member, since only this thread gives them up.
+        if decided.count() > 0 {
+            consumer.commit(&decided, CommitMode::Sync).map_err(broken)?;
+        }
+        for (partition, begin) in begins {
+            self.shared.lock().assigned.assign(partition, begin);
         }
         self.tell();
         Ok(())
-    }
-
-    /// Commits the start positions of partitions before any of their records is delivered. If the start were determined
-    /// again after a crash, it would skip the messages published meanwhile.
-    ///
-    /// The positions are committed as a list, and not through the client's offset store: what else is stored there may be
-    /// an offset that the broker refuses, such as one of a topic that is forbidden by now. The partitions belong to this
-    /// member, since only this thread gives them up.
-    fn decide(&self, consumer: &BaseConsumer<Self>, begins: &[Begin]) -> KafkaResult<()> {
-        let mut list = TopicPartitionList::new();
-        for begin in begins.iter().filter(|begin| begin.decided) {
-            if let Some(offset) = begin.offset {
-                self.list_next(&mut list, &begin.partition, offset)?;
-            }
-        }
-        if list.count() == 0 { Ok(()) } else { consumer.commit(&list, CommitMode::Sync) }
     }
 
     fn revoke(&self, consumer: &BaseConsumer<Self>, revoked: &TopicPartitionList) {

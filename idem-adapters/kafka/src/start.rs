@@ -26,16 +26,6 @@ const STEP: Duration = Duration::from_secs(2);
 /// The pause before an operation is retried after a transient error.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The start position of one partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Begin {
-    pub(crate) partition: TopicPartition,
-    /// `None` for the first message.
-    pub(crate) offset: Option<i64>,
-    /// The position was just determined and has to be committed.
-    pub(crate) decided: bool,
-}
-
 /// Whether a partition may start elsewhere than at its first message.
 pub(crate) fn decides(plan: &Plan) -> bool {
     plan.start != Start::Earliest || !plan.offsets.is_empty()
@@ -95,23 +85,6 @@ fn found<C: ConsumerContext>(
     partitions.iter().map(begin).collect()
 }
 
-/// Returns where these partitions start. `id` returns the id of a topic. Queries only the group's coordinator, since
-/// all members wait meanwhile: an offset out of range is noticed when it is read from.
-pub(crate) fn begin<C: ConsumerContext>(
-    consumer: &BaseConsumer<C>,
-    plan: &Plan,
-    assigned: &[TopicPartition],
-    id: &dyn Fn(&str) -> Option<String>,
-    stop: &dyn Fn() -> bool,
-) -> Result<Vec<Begin>, Loss> {
-    let begin = |(partition, committed): (&TopicPartition, Option<i64>)| {
-        let decided = plan.begins.get(partition).copied().filter(|_| committed.is_none());
-        Begin { partition: partition.clone(), offset: committed.or(decided), decided: decided.is_some() }
-    };
-    let committed = committed(consumer, plan, assigned, id, stop)?;
-    Ok(assigned.iter().zip(committed).map(begin).collect())
-}
-
 /// The error texts of those offsets that are outside of their partition's range, as far as the brokers tell it now.
 pub(crate) fn out_of_range<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
@@ -141,8 +114,8 @@ pub(crate) fn passed(plan: &Plan, partition: &TopicPartition, offset: Option<i64
     error::out_of_range(&plan.config.place, &plan.group, partition, offset, "so says the broker")
 }
 
-/// Returns the offsets that the group has committed in these partitions.
-fn committed<C: ConsumerContext>(
+/// Returns the offsets that the group has committed in these partitions. `id` returns the id of a topic.
+pub(crate) fn committed<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
     partitions: &[TopicPartition],
