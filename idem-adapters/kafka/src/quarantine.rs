@@ -1,6 +1,6 @@
 //! Partitions that have stalled while the others continue, and those that are tried again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::member::Member;
 use crate::partition::TopicPartition;
 use crate::plan::Begins;
 use crate::stall::{Cause, Stall};
-use crate::start;
+use crate::{error, start};
 
 /// How long to wait for answers. Nothing else is served meanwhile.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -61,7 +61,11 @@ impl Member {
         places.retain(|at, _| partition.is_none_or(|partition| partition == at));
         let known: Begins =
             places.iter().filter_map(|(partition, place)| Some((partition.clone(), (*place)?))).collect();
-        let mut found = start::out_of_range(consumer, &self.plan, &known, RANGES);
+        let found = start::out_of_range(consumer, &self.plan, &known, RANGES);
+        let mut found = found.unwrap_or_else(|error| {
+            tracing::warn!(place = self.plan.place(), %error, "the ranges of partitions cannot be looked up now");
+            BTreeMap::new()
+        });
         if let Some(partition) = partition {
             // Without an offset, the client has looked up the beginning of the partition, and that has failed.
             match places.get(partition) {
@@ -69,7 +73,8 @@ impl Member {
                     self.quarantine(consumer, partition, Cause::Failing, "its beginning could not be found out");
                 }
                 Some(place) => {
-                    found.entry(partition.clone()).or_insert_with(|| start::passed(&self.plan, partition, *place));
+                    let why = || error::out_of_range(&self.plan, partition, *place, "so says the broker");
+                    found.entry(partition.clone()).or_insert_with(why);
                 }
                 None => {}
             }

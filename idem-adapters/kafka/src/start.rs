@@ -48,7 +48,7 @@ pub(crate) fn decide<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan
         all.into_iter().zip(committed).filter(|(_, at)| at.is_none()).map(|(partition, _)| partition).collect();
     let mut begins = match plan.start {
         Start::Latest if new && plan.has_history => {
-            return Err(expired(&plan.config.place, &plan.group, plan.known.keys().map(|topic| &**topic)));
+            return Err(expired(plan));
         }
         Start::Latest if new => found(consumer, plan, &fresh, Offset::End)?,
         Start::Earliest | Start::Latest => Begins::new(),
@@ -59,7 +59,8 @@ pub(crate) fn decide<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan
     };
     let given = |partition: &TopicPartition| Some((partition.clone(), *plan.offsets.get(partition)?));
     let given: Begins = fresh.iter().filter_map(given).collect();
-    if let Some(why) = out_of_range(consumer, plan, &given, LOOK).into_values().next() {
+    let wrong = out_of_range(consumer, plan, &given, LOOK).map_err(|error| unanswered(plan, error.to_string()))?;
+    if let Some(why) = wrong.into_values().next() {
         return Err(Loss::Refused(format!(".start_at(..) cannot be kept: {why}")));
     }
     begins.extend(given);
@@ -85,33 +86,22 @@ fn found<C: ConsumerContext>(
     partitions.iter().map(begin).collect()
 }
 
-/// The error texts of those offsets that are outside of their partition's range, as far as the brokers tell it now.
+/// The error texts of those offsets that are outside of their partition's range. Fails if any range is not known now.
 pub(crate) fn out_of_range<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
     known: &Begins,
     patience: Duration,
-) -> BTreeMap<TopicPartition, String> {
+) -> KafkaResult<BTreeMap<TopicPartition, String>> {
     let ask = |which| offsets(consumer, known.keys(), which, patience);
-    let (lows, highs) = match ask(Offset::Beginning).and_then(|lows| Ok((lows, ask(Offset::End)?))) {
-        Ok(ranges) => ranges,
-        Err(error) => {
-            tracing::warn!(place = plan.place(), %error, "the ranges of partitions cannot be looked up now");
-            return BTreeMap::new();
-        }
-    };
+    let (lows, highs) = (ask(Offset::Beginning)?, ask(Offset::End)?);
     let why = |(partition, offset): (&TopicPartition, &i64)| {
         let (low, high) = ((*lows.get(partition)?)?, (*highs.get(partition)?)?);
         let range = format!("the partition has {low} to {high}");
-        let why = error::out_of_range(&plan.config.place, &plan.group, partition, Some(*offset), &range);
+        let why = error::out_of_range(plan, partition, Some(*offset), &range);
         (!(low..=high).contains(offset)).then(|| (partition.clone(), why))
     };
-    known.iter().filter_map(why).collect()
-}
-
-/// The error text for an offset that the broker refuses, if the partition's range cannot be read.
-pub(crate) fn passed(plan: &Plan, partition: &TopicPartition, offset: Option<i64>) -> String {
-    error::out_of_range(&plan.config.place, &plan.group, partition, offset, "so says the broker")
+    Ok(known.iter().filter_map(why).collect())
 }
 
 /// Returns the offsets that the group has committed in these partitions. `id` returns the id of a topic.
