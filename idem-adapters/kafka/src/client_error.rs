@@ -20,8 +20,8 @@ impl Member {
         error: &KafkaError,
         partition: Option<&TopicPartition>,
     ) -> Result<(), Loss> {
-        let said = self.witness.said().reason;
-        let said = if said.is_empty() { error.to_string() } else { said };
+        let heard = self.witness.said();
+        let said = if heard.reason.is_empty() { error.to_string() } else { heard.reason };
         let ended = || Loss::Broker(format!("the subscription to {} has ended", self.plan.place()), said.clone());
         if let Some((code, said)) = consumer.client().fatal_error() {
             let cure = self.plan.protocol.cure(code);
@@ -43,8 +43,7 @@ impl Member {
                 self.shaken.store(true, Ordering::Relaxed);
                 Ok(())
             }
-            // The previous token may still be valid. Once it is not, the brokers report that.
-            Some(Code::Authentication) if said.contains("Failed to acquire SASL OAUTHBEARER token") => Ok(()),
+            Some(Code::Authentication) if !heard.ended => Ok(()),
             Some(code) if passes(code) => Ok(()),
             Some(Code::GroupAuthorizationFailed) => Err(ended()),
             code => {

@@ -198,7 +198,9 @@ pub(crate) struct Said {
     pub(crate) code: Option<Code>,
     pub(crate) reason: String,
     /// A retry would not help.
-    pub(crate) final_word: bool,
+    final_word: bool,
+    /// The client is of no use any more: it has ended with a fatal error, or the brokers refuse its login.
+    pub(crate) ended: bool,
     /// The time since which all brokers have been down.
     down: Option<Instant>,
     events: u64,
@@ -217,13 +219,17 @@ impl Witness {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.events += 1;
         let code = error.rdkafka_error_code();
-        let first = matches!(code, Some(Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL));
+        // If a new token cannot be fetched, the previous one may still be valid. Once it is not, the brokers report that.
+        let refused = matches!(code, Some(Code::Authentication | Code::SaslAuthenticationFailed))
+            && !reason.contains("Failed to acquire SASL OAUTHBEARER token");
+        let first = refused || code == Some(Code::SSL);
         if code == Some(Code::AllBrokersDown) {
             said.down.get_or_insert_with(Instant::now);
         } else if first || !said.final_word {
             (said.code, said.reason) = (code, reason.to_owned());
         }
         said.final_word |= first;
+        said.ended |= refused || code == Some(Code::Fatal);
     }
 }
 

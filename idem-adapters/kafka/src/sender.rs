@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::error::KafkaError;
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
 use tokio::sync::watch;
 
@@ -97,9 +97,33 @@ impl ClientContext for Listener {
 
     fn error(&self, error: KafkaError, reason: &str) {
         self.witness.hears(&error, reason);
-        if error.rdkafka_error_code() == Some(Code::Fatal) || self.witness.said().final_word {
+        if self.witness.said().ended {
             tracing::warn!(%error, reason, "a producer of Kafka has ended; another one takes its place");
             self.ended.send_replace(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::error::RDKafkaErrorCode as Code;
+
+    use super::*;
+    use crate::Kafka;
+
+    #[test]
+    fn a_producer_ends_with_its_login_and_not_because_of_a_token_or_of_one_broker() {
+        let config = Kafka::options("127.0.0.1:1").config().unwrap();
+        for (code, reason, ends) in [
+            (Code::Authentication, "Failed to acquire SASL OAUTHBEARER token: the vault is sealed", false),
+            (Code::SSL, "certificate verify failed", false),
+            (Code::Authentication, "wrong password", true),
+            (Code::SaslAuthenticationFailed, "wrong password", true),
+            (Code::Fatal, "out of order", true),
+        ] {
+            let sender = Sender::new(&config, false).unwrap();
+            sender.listener.error(KafkaError::Global(code), reason);
+            assert_eq!(sender.is_live(), !ends, "{code}: {reason}");
         }
     }
 }
