@@ -198,10 +198,10 @@ impl Thread<'_> {
     fn serve(&mut self) -> Result<(), Loss> {
         let consumer = self.consumer;
         loop {
-            let served = self.member.served();
+            let events = self.member.witness.events();
             match consumer.poll(Duration::ZERO) {
                 // A poll returns after each event.
-                None if served != self.member.served() => {}
+                None if events != self.member.witness.events() => {}
                 None => break,
                 Some(Ok(record)) => {
                     self.split();

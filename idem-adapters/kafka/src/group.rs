@@ -80,7 +80,7 @@ impl ClientContext for Member {
 
     /// After an error, librdkafka asks again in 10 seconds.
     fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
-        self.serves();
+        self.witness.serves();
         let had = self.plan.config.tokens.token();
         if let Err(error) = &had {
             tracing::warn!(topic = %self.plan.wanted.text, error, "there is no new token for Kafka; it is asked for again");
@@ -89,7 +89,7 @@ impl ClientContext for Member {
     }
 
     fn log(&self, level: RDKafkaLogLevel, part: &str, text: &str) {
-        self.serves();
+        self.witness.serves();
         if let RDKafkaLogLevel::Debug = level {
             if let Some((topic, id)) = identity::read(text) {
                 self.identify(topic, id);
@@ -102,18 +102,17 @@ impl ClientContext for Member {
     }
 
     fn stats_raw(&self, _: &[u8]) {
-        self.serves();
+        self.witness.serves();
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        self.serves();
-        self.witness.hears(&error, reason);
+        self.witness.error(error, reason);
     }
 }
 
 impl ConsumerContext for Member {
     fn rebalance(&self, consumer: &BaseConsumer<Self>, change: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
-        self.serves();
+        self.witness.serves();
         if change == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
             if let Err(loss) = self.assign(consumer, partitions) {
                 self.shared.end(loss);

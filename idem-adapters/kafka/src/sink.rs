@@ -42,8 +42,15 @@ impl Producer {
         self
     }
 
-    /// Creates a producer. One that is `single` sends each message in a batch by itself.
-    fn create(&self, single: bool) -> impl Future<Output = Result<Sender, Error>> + Send + use<> {
+    /// Creates a producer, in place of one that has ended. One that is `single` sends each message in a batch by itself.
+    fn create(
+        &self,
+        ended: Option<Arc<Sender>>,
+        single: bool,
+    ) -> impl Future<Output = Result<Sender, Error>> + Send + use<> {
+        if let Some(ended) = ended {
+            tracing::warn!(reason = ended.reason(), "a producer of Kafka has ended; another one takes its place");
+        }
         let config = Arc::clone(&self.config);
         async move { Ok(Sender::new(&config.current().await?, single)?) }
     }
@@ -60,7 +67,7 @@ impl Producer {
             error => (Refusal::Broker, error.to_string()),
         };
         let producer = if single { &self.single } else { &self.publishing };
-        let producer = producer.get(|_| self.create(single)).await.map_err(failed)?;
+        let producer = producer.get(|ended| self.create(ended, single)).await.map_err(failed)?;
         match producer.send(record(message, headers)).await {
             Some(Ok(())) => Ok(()),
             Some(Err(error)) => {
@@ -107,7 +114,7 @@ impl Sink for Producer {
         }
         let opened = async {
             connection::connect(&self.config.current().await?).await?;
-            self.publishing.open(|_| self.create(false)).await.map(drop)
+            self.publishing.open(|ended| self.create(ended, false)).await.map(drop)
         };
         Ok(opened.await?)
     }
