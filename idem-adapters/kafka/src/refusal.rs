@@ -3,7 +3,7 @@
 use rdkafka::error::RDKafkaErrorCode as Code;
 
 /// What an error says about a message.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) enum Refusal {
     /// Its topic takes no message from here. The text says what to do.
     Topic(&'static str),

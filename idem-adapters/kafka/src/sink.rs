@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use idem_core::{Error, Sink, SinkConnection, SinkError, StagedMessage};
-use rdkafka::error::KafkaError;
 use rdkafka::message::OwnedHeaders;
 
 use crate::config::Config;
@@ -55,40 +54,30 @@ impl Producer {
         async move { Ok(Sender::new(&config.current().await?, single)?) }
     }
 
-    /// Sends a message, in a batch by itself if it is `single`, and returns its error with what it says.
-    async fn send(
-        &self,
-        message: &StagedMessage,
-        headers: OwnedHeaders,
-        single: bool,
-    ) -> Result<(), (Refusal, String)> {
-        let failed = |error: SinkError| match error {
-            SinkError::Message(error) | SinkError::Broker(error) => (Refusal::Broker, error.to_string()),
-            error => (Refusal::Broker, error.to_string()),
-        };
+    /// Sends a message, in a batch by itself if it is `single`. Returns whether it is confirmed; if not, its batch was refused,
+    /// perhaps because of another message in it, or of their sum.
+    async fn send(&self, message: &StagedMessage, headers: OwnedHeaders, single: bool) -> Result<bool, SinkError> {
         let producer = if single { &self.single } else { &self.publishing };
-        let producer = producer.get(|ended| self.create(ended, single)).await.map_err(failed)?;
-        match producer.send(record(message, headers)).await {
-            Some(Ok(())) => Ok(()),
-            Some(Err(error)) => {
-                let refusal = error.rdkafka_error_code().map_or(Refusal::Broker, Refusal::of);
-                let text = told(&error, if refusal == Refusal::Broker { producer.reason() } else { String::new() });
-                Err((refusal, text))
-            }
-            None => {
-                Err((Refusal::Broker, format!("the producer has ended. {}", producer.reason()).trim_end().to_owned()))
-            }
-        }
-    }
-
-    fn failure(&self, message: &StagedMessage, (refusal, text): (Refusal, String)) -> SinkError {
+        let producer = producer.get(|ended| self.create(ended, single)).await?;
+        let (refusal, text) = match producer.send(record(message, headers)).await {
+            Some(Ok(())) => return Ok(true),
+            Some(Err(error)) => match error.rdkafka_error_code() {
+                Some(code) => (Refusal::of(code), code.to_string()),
+                None => (Refusal::Broker, error.to_string()),
+            },
+            None => (Refusal::Broker, "the producer has ended".to_owned()),
+        };
         let place = format!("topic `{}` at {}", message.to(), self.config.place);
         match refusal {
+            Refusal::Batch(_) if !single => Ok(false),
             Refusal::Topic(cure) | Refusal::Batch(cure) => {
                 let size = message.payload().len();
-                SinkError::message(format!("{place} refuses a message of {size} bytes ({text}): {cure}"))
+                Err(SinkError::message(format!("{place} refuses a message of {size} bytes ({text}): {cure}")))
             }
-            Refusal::Broker => SinkError::broker(format!("{place} did not confirm a message: {text}")),
+            Refusal::Broker => {
+                let text = format!("{place} did not confirm a message: {text}. {}", producer.reason());
+                Err(SinkError::broker(text.trim_end()))
+            }
         }
     }
 }
@@ -132,12 +121,10 @@ impl Sink for Producer {
                 self.limit
             )));
         }
-        let sent = match self.send(message, headers.clone(), false).await {
-            // Of another message in its batch, perhaps, or of their sum.
-            Err((Refusal::Batch(_), _)) => self.send(message, headers, true).await,
-            sent => sent,
-        };
-        sent.map_err(|error| self.failure(message, error))
+        if !self.send(message, headers.clone(), false).await? {
+            self.send(message, headers, true).await?;
+        }
+        Ok(())
     }
 
     async fn close(&self) {
@@ -145,12 +132,6 @@ impl Sink for Producer {
             producer.end();
         }
     }
-}
-
-/// An error of the client, with the last reason that it gave for one, if there is any.
-fn told(error: &KafkaError, reason: String) -> String {
-    let text = error.rdkafka_error_code().map_or_else(|| error.to_string(), |code| code.to_string());
-    if reason.is_empty() { text } else { format!("{text}; the last error of the client was: {reason}") }
 }
 
 impl fmt::Debug for Producer {
