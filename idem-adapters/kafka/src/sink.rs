@@ -9,7 +9,7 @@ use rdkafka::message::OwnedHeaders;
 use crate::config::Config;
 use crate::connection;
 use crate::property;
-use crate::record::{check_topic, headers, record, size};
+use crate::record::{check_topic, headers, record};
 use crate::refusal::Refusal;
 use crate::sender::Sender;
 
@@ -21,15 +21,12 @@ pub struct Producer {
     publishing: SinkConnection<Sender>,
     /// For messages of batches that were refused: each is sent again in a batch by itself.
     single: SinkConnection<Sender>,
-    /// The size of the largest message.
-    limit: usize,
 }
 
 impl Producer {
     pub(crate) fn new(config: Arc<Config>) -> Self {
-        let limit = property::largest(&config.client);
         let (publishing, single) = (SinkConnection::new(Sender::is_live), SinkConnection::new(Sender::is_live));
-        Self { config, cloud_events: None, publishing, single, limit }
+        Self { config, cloud_events: None, publishing, single }
     }
 
     /// Publishes each message as a CloudEvent in binary mode: headers `ce_id`, `ce_source` and so on, as in
@@ -94,7 +91,7 @@ impl Sink for Producer {
 
     /// The property `message.max.bytes`, by default 1,000,000. A topic may take less (`max.message.bytes`).
     fn limit(&self) -> Option<usize> {
-        Some(self.limit)
+        Some(property::largest(&self.config.client))
     }
 
     async fn open(&self) -> Result<(), SinkError> {
@@ -111,16 +108,6 @@ impl Sink for Producer {
     async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
         check_topic(message.to())?;
         let headers = headers(message, self.cloud_events.as_deref())?;
-        let size = size(message, &headers);
-        if size > self.limit {
-            return Err(SinkError::message(format!(
-                "it has {} bytes, {size} with key and headers, and the producer to {} takes at most {}: raise \
-                 .property(\"message.max.bytes\", ..) of Kafka::options and max.message.bytes of the topic, or send less",
-                message.payload().len(),
-                self.config.place,
-                self.limit
-            )));
-        }
         if !self.send(message, headers.clone(), false).await? {
             self.send(message, headers, true).await?;
         }
