@@ -8,8 +8,8 @@ use rdkafka::message::OwnedHeaders;
 
 use crate::config::Config;
 use crate::connection;
+use crate::message::{check_topic, headers, record};
 use crate::property;
-use crate::record::{check_topic, headers, record};
 use crate::refusal::Refusal;
 use crate::sender::Sender;
 
