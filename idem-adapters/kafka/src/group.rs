@@ -1,4 +1,4 @@
-//! The callbacks of the consumer group. They all run on the polling thread.
+//! The consumer group: its callbacks, which all run on the polling thread, and the offsets that are committed.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -6,13 +6,14 @@ use std::time::Duration;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
 use crate::error::Loss;
 use crate::identity;
 use crate::member::Member;
+use crate::partition::TopicPartition;
 use crate::protocol::GroupProtocol;
 use crate::shared::Phase;
 use crate::start;
@@ -72,6 +73,47 @@ impl Member {
         }
         self.shared.remove(&partitions);
         self.tell();
+    }
+
+    /// Stores the finished prefixes in the client.
+    ///
+    /// Always uses the client's offset store, which refuses a partition that is not assigned to this member. A commit
+    /// of an explicit list is not checked, and moves the offset of a partition that another member owns
+    /// (<https://github.com/apache/kafka/blob/4.1.1/group-coordinator/src/main/java/org/apache/kafka/coordinator/group/classic/ClassicGroup.java>,
+    /// validateOffsetCommit).
+    pub(crate) fn store(&self, consumer: &BaseConsumer<Self>) {
+        let (progress, mut list) = (self.shared.lock().assigned.progress(), TopicPartitionList::new());
+        let mut next = progress.iter().map(|(partition, finished)| (partition, finished + 1));
+        let listed = next.try_for_each(|(partition, next)| self.list_next(&mut list, partition, next));
+        // It stores each that it does not refuse.
+        if list.count() > 0
+            && let Err(error) = listed.and_then(|()| consumer.store_offsets(&list))
+        {
+            tracing::debug!(topic = %self.plan.wanted.text, %error, "offsets were not stored");
+        }
+    }
+
+    /// Adds the offset of the next record, with the id of the topic. An offset without it could be mistaken for one of another
+    /// topic that is created under its name, so it is left out if the id is not known.
+    fn list_next(&self, list: &mut TopicPartitionList, partition: &TopicPartition, next: i64) -> KafkaResult<()> {
+        let Some(id) = self.id(&partition.topic) else { return Ok(()) };
+        let mut place = list.add_partition(&partition.topic, partition.number);
+        place.set_offset(Offset::Offset(next))?;
+        place.set_metadata(identity::metadata(&id));
+        Ok(())
+    }
+
+    /// Commits the offsets that are stored and not committed yet, if any.
+    pub(crate) fn commit(&self, consumer: &BaseConsumer<Self>, mode: CommitMode) {
+        match consumer.commit_consumer_state(mode) {
+            Ok(()) => {}
+            Err(error) if error.rdkafka_error_code() == Some(Code::NoOffset) => {}
+            Err(error) => {
+                tracing::debug!(
+                    topic = %self.plan.wanted.text, %error, "offsets were not committed; they come again"
+                );
+            }
+        }
     }
 }
 

@@ -162,7 +162,6 @@ mod limits;
 mod lookup;
 mod member;
 mod message;
-mod offsets;
 mod options;
 mod partition;
 mod plan;
