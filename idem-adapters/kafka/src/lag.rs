@@ -9,9 +9,9 @@ use idem_core::{BoxError, Lag};
 use rdkafka::Offset;
 use rdkafka::consumer::BaseConsumer;
 
-use crate::lookup::offsets;
 use crate::member::Member;
 use crate::shared::Shared;
+use crate::start::offsets;
 
 /// How long to wait for an answer.
 const ANSWER: Duration = Duration::from_secs(2);
