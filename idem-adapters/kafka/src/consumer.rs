@@ -278,7 +278,9 @@ impl Thread<'_> {
             } else if bytes >= TURN_BYTES {
                 left = Received::More;
             }
-            records.push((queue.epoch, received));
+            if !received.is_empty() {
+                records.push((queue.epoch, received));
+            }
         }
         // All events from before this fetch have arrived by now. If one of them ends the subscription, these records
         // belong to another topic.

@@ -141,44 +141,39 @@ impl Shared {
         epochs.map(|epoch| if inner.draining { 0 } else { inner.assigned.room(epoch) }).collect()
     }
 
+    /// Changes the state, and lets the source look at it.
+    fn change(&self, how: impl FnOnce(&mut Inner)) {
+        how(&mut self.lock());
+        self.changed.notify_one();
+    }
+
     /// Adds records of the assignment with this epoch, in order.
     pub(crate) fn receive(&self, epoch: u64, records: Vec<(i64, Delivery)>) {
-        let mut inner = self.lock();
-        if inner.draining || records.is_empty() {
-            return;
-        }
-        for (offset, delivery) in records {
-            inner.assigned.receive(epoch, offset, delivery);
-        }
-        drop(inner);
-        self.changed.notify_one();
+        self.change(|inner| {
+            if !inner.draining {
+                records.into_iter().for_each(|(offset, delivery)| inner.assigned.receive(epoch, offset, delivery));
+            }
+        });
     }
 
     /// Removes partitions that are no longer assigned. Their deliveries are no longer unsettled here, so records of others
     /// may be handed out.
     pub(crate) fn remove(&self, partitions: &[TopicPartition]) {
-        let mut inner = self.lock();
-        for partition in partitions {
-            inner.assigned.remove(partition);
-        }
-        drop(inner);
-        self.changed.notify_one();
+        self.change(|inner| partitions.iter().for_each(|partition| inner.assigned.remove(partition)));
     }
 
     pub(crate) fn has_joined(&self) {
-        self.lock().joined = true;
-        self.changed.notify_one();
+        self.change(|inner| inner.joined = true);
     }
 
     /// Marks the brokers as unreachable. Deliveries that were handed out stay valid until the group revokes their
     /// partitions.
     pub(crate) fn lose(&self, loss: Loss) {
-        let mut inner = self.lock();
-        if inner.phase == Phase::Up {
-            inner.phase = Phase::Lost(loss);
-        }
-        drop(inner);
-        self.changed.notify_one();
+        self.change(|inner| {
+            if inner.phase == Phase::Up {
+                inner.phase = Phase::Lost(loss);
+            }
+        });
     }
 
     /// Whether no broker can be reached.
@@ -197,13 +192,12 @@ impl Shared {
 
     /// Ends the subscription, unless it has already ended.
     pub(crate) fn end(&self, loss: Loss) {
-        let mut inner = self.lock();
-        if !matches!(inner.phase, Phase::Ended(_)) {
-            inner.assigned.clear();
-            inner.phase = Phase::Ended(loss);
-        }
-        drop(inner);
-        self.changed.notify_one();
+        self.change(|inner| {
+            if !matches!(inner.phase, Phase::Ended(_)) {
+                inner.assigned.clear();
+                inner.phase = Phase::Ended(loss);
+            }
+        });
     }
 
     pub(crate) fn ack(&self, ticket: &Ticket) -> bool {
