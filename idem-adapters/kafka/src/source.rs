@@ -72,9 +72,7 @@ impl Subscription {
     /// Continues the panic of the thread, if it has panicked: the next subscription would meet the defect again, so it
     /// ends the worker.
     fn raise(&mut self) {
-        if !self.ended.is_terminated()
-            && let Ok(panic) = self.ended.try_recv()
-        {
+        if let Ok(panic) = self.ended.try_recv() {
             resume_unwind(panic);
         }
     }
