@@ -45,8 +45,6 @@ pub(crate) struct Assigned {
     /// The epoch of the partition that last had its turn.
     turn: u64,
     unsettled: usize,
-    /// How many records can be handed out, in all partitions.
-    ready: usize,
     /// Payload bytes handed out to the worker.
     held: usize,
     /// The epoch of the last assignment. The first one is 1.
@@ -65,7 +63,6 @@ impl Assigned {
             epochs: BTreeMap::new(),
             turn: 0,
             unsettled: 0,
-            ready: 0,
             held: 0,
             epoch: 0,
             changes: 0,
@@ -95,9 +92,7 @@ impl Assigned {
             let delivery = delivery.with_redelivered(marked);
             let (key, bytes) = (delivery.ordering_key(), delivery.payload().len());
             let ticket = Ticket { assignment: Arc::clone(&owned.assignment), offset, marked, key, bytes };
-            let ready = owned.buffer.ready();
             owned.buffer.push(ticket, delivery);
-            self.ready += owned.buffer.ready() - ready;
         }
     }
 
@@ -125,7 +120,6 @@ impl Assigned {
         owned.running += 1;
         owned.held += ticket.bytes;
         self.held += ticket.bytes;
-        self.ready -= 1;
         self.unsettled += 1;
         Some((ticket, delivery))
     }
@@ -151,10 +145,7 @@ impl Assigned {
         owned.held -= ticket.bytes;
         owned.to_mark += usize::from(ticket.marked);
         owned.tracker.finish(ticket.offset);
-        let ready = owned.buffer.ready();
         ticket.key.into_iter().for_each(|key| owned.buffer.free(key));
-        let freed = owned.buffer.ready() - ready;
-        self.ready += freed;
         self.unsettled -= 1;
         self.held -= ticket.bytes;
         true
@@ -171,9 +162,9 @@ impl Assigned {
         true
     }
 
-    /// Whether a record waits to be handed out, whatever may be unsettled. Each ack asks.
+    /// Whether a record waits to be handed out, whatever may be unsettled.
     pub(crate) fn is_ready(&self) -> bool {
-        self.ready > 0
+        self.partitions.values().any(|owned| owned.buffer.is_ready())
     }
 
     /// Marks these partitions as being revoked.
@@ -182,9 +173,7 @@ impl Assigned {
             if let Some(owned) = self.of(partition) {
                 owned.leaving = true;
                 owned.assignment.end();
-                let dropped = owned.buffer.ready();
                 owned.buffer.clear();
-                self.ready -= dropped;
             }
         }
         self.changes += 1;
@@ -201,7 +190,6 @@ impl Assigned {
         if let Some(owned) = self.epochs.remove(partition).and_then(|epoch| self.partitions.remove(&epoch)) {
             self.unsettled -= owned.running + owned.left;
             self.held -= owned.held;
-            self.ready -= owned.buffer.ready();
             self.changes += 1;
         }
     }
@@ -210,14 +198,13 @@ impl Assigned {
     pub(crate) fn clear(&mut self) {
         self.partitions.clear();
         self.epochs.clear();
-        (self.unsettled, self.ready, self.held) = (0, 0, 0);
+        (self.unsettled, self.held) = (0, 0);
         self.changes += 1;
     }
 
     /// Drops the buffered deliveries. They stay unfinished.
     pub(crate) fn discard(&mut self) {
         self.partitions.values_mut().for_each(|owned| owned.buffer.clear());
-        self.ready = 0;
     }
 
     /// How many more records of the assignment with this epoch may be received.
