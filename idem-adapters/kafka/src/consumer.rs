@@ -14,7 +14,6 @@ use rdkafka::message::Message;
 use rdkafka::topic_partition_list::TopicPartitionListElem;
 use tokio::sync::oneshot;
 
-use crate::bell::Waits;
 use crate::connection::{self, Witness};
 use crate::delivery::delivery;
 use crate::error::Loss;
@@ -22,7 +21,7 @@ use crate::lag;
 use crate::member::Member;
 use crate::partition::TopicPartition;
 use crate::plan::Plan;
-use crate::shared::{Phase, Shared};
+use crate::shared::{Phase, Shared, Waits};
 use crate::start;
 use crate::subscribed::Subscribed;
 
@@ -70,6 +69,7 @@ pub(crate) fn start(plan: Plan, shared: Arc<Shared>) -> io::Result<oneshot::Rece
 }
 
 fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
+    let _ = shared.thread.set(thread::current());
     if start::decides(&plan) {
         // With a client that is not yet in a group, so that no other member waits.
         let look = connection::client(&plan.config, &plan.client(), Witness::new(&plan.config))?;
@@ -77,8 +77,8 @@ fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
     }
     let (config, client, order) = (Arc::clone(&plan.config), plan.client(), plan.order);
     let mut consumer = connection::client(&config, &client, Member::new(plan, Arc::clone(shared)))?;
-    let bell = Arc::clone(shared);
-    consumer.set_nonempty_callback(move || bell.wake());
+    let waking = Arc::clone(shared);
+    consumer.set_nonempty_callback(move || waking.wake());
     let member = Arc::clone(consumer.context());
     let mut subscribed = Subscribed::begin(&member, &consumer)?;
     while !subscribed.has_begun() {
@@ -239,8 +239,8 @@ impl Thread<'_> {
             self.queues.entry(partition).or_insert_with(|| {
                 let mut fetched = self.consumer.split_partition_queue(&topic, number);
                 if let Some(fetched) = &mut fetched {
-                    let bell = Arc::clone(self.shared);
-                    fetched.set_nonempty_callback(move || bell.wake());
+                    let waking = Arc::clone(self.shared);
+                    fetched.set_nonempty_callback(move || waking.wake());
                 }
                 Queue { epoch, early: VecDeque::new(), before, fetched }
             });

@@ -145,7 +145,6 @@
 mod acker;
 mod address;
 mod assigned;
-mod bell;
 mod buffer;
 mod config;
 mod connection;
