@@ -98,7 +98,6 @@ mod acks;
 mod address;
 mod attempts;
 mod bare;
-mod checks;
 mod config;
 mod connection;
 mod credentials;
