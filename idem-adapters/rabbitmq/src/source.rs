@@ -268,19 +268,20 @@ impl Source for Queue {
         self.leave().await;
         let limit = SUBSCRIBE.saturating_mul(u32::try_from(self.members.len()).unwrap_or(u32::MAX));
         let mut bare = Bare::open(&self.config).await?;
+        let host = bare.host;
         let looked = timeout(limit, async {
             for member in &mut self.members {
                 member.look(&self.config, &mut bare, options.order).await?;
             }
+            bare.close().await;
+            if self.is_unreadable {
+                self.take_out(&options).await?;
+            }
             Ok::<_, BoxError>(())
         });
         if let Err(error) = looked.await.unwrap_or_else(|_| Err(silent(limit))) {
-            self.config.first.leave(bare.host);
+            self.config.first.leave(host);
             return Err(error);
-        }
-        bare.close().await;
-        if self.is_unreadable {
-            timeout(limit, self.take_out(&options)).await.unwrap_or_else(|_| Err(silent(limit)))?;
         }
         let link = Link::open(&self.config, &self.name).await?;
         let host = link.host;
