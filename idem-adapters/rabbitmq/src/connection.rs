@@ -1,4 +1,4 @@
-//! One connection, opened within a time limit, verified if it uses TLS, and never recovered.
+//! One connection, opened within a time limit at one host after another, verified if it uses TLS, and never recovered.
 
 use std::io;
 use std::net::Shutdown;
@@ -9,14 +9,14 @@ use std::time::Duration;
 use futures_util::{Stream, StreamExt};
 use idem_core::{BackgroundTasks, Error};
 use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream};
-use lapin::uri::{AMQPScheme, AMQPUri};
+use lapin::uri::{AMQPScheme, AMQPUri, SASLMechanism};
 use lapin::{Connection, ConnectionProperties, Event};
 use socket2::SockRef;
 use tokio::time::timeout;
 
-use crate::attempts;
 use crate::config::Config;
 use crate::credentials::{Credentials, Login, Renewal};
+use crate::error::{self, silent};
 
 /// The time limit from the first packet to the end of the login.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ pub(crate) struct Link {
 impl Link {
     /// Connects and logs in. `purpose` is shown in the server's list of connections.
     pub(crate) async fn open(config: &Config, purpose: &str) -> Result<Self, Error> {
-        let connected = attempts::connect(config, |uri| Self::to(config, uri, purpose)).await?;
+        let connected = to_a_host(config, |uri| Self::to(config, uri, purpose)).await?;
         let ((connection, socket), host, credentials) = connected;
         Ok(Self::of(config, host, connection, socket, &credentials))
     }
@@ -51,7 +51,7 @@ impl Link {
         let socket = Arc::new(Socket::default());
         match timeout(CONNECT, connect(config, uri, purpose, Arc::downgrade(&socket))).await {
             Ok(connection) => Ok((connection?, socket)),
-            Err(_) => Err(io::Error::other(format!("no answer within {} seconds", CONNECT.as_secs())).into()),
+            Err(_) => Err(silent(CONNECT).into()),
         }
     }
 
@@ -104,6 +104,51 @@ async fn connect(config: &Config, uri: AMQPUri, purpose: &str, socket: Weak<Sock
         properties,
     )
     .await
+}
+
+/// Connects by `connect` to the host that worked last, or else to each of the others once. Returns the connection, the index
+/// of its host, which the next connection starts with, and the credentials. Calls the credentials callback, if there is one.
+pub(crate) async fn to_a_host<T, F>(
+    config: &Config,
+    connect: impl Fn(AMQPUri) -> F,
+) -> Result<(T, usize, Credentials), Error>
+where
+    F: Future<Output = lapin::Result<T>>,
+{
+    let Config { address, login, first, .. } = config;
+    let credentials = login.credentials().await.map_err(|source| {
+        let what = "the callback given to .credentials(..) has failed";
+        Error::broker(format!("cannot connect to RabbitMQ at {address}: {what}"), source)
+    })?;
+    let (hosts, begin, mut failures) = (&address.hosts, first.now(), Vec::new());
+    while failures.len() < hosts.len() {
+        let at = begin.wrapping_add(failures.len()) % hosts.len();
+        let host = &hosts[at];
+        let mut uri = config.uri.clone();
+        uri.authority.userinfo = credentials.userinfo();
+        uri.authority.host = host.name.clone();
+        uri.authority.port = host.port;
+        if matches!(login, Login::Certificate) {
+            uri.query.auth_mechanism = Some(SASLMechanism::External);
+        }
+        let error = match connect(uri).await {
+            Ok(connected) => {
+                first.works(at);
+                return Ok((connected, at, credentials));
+            }
+            Err(error) => error,
+        };
+        let failure = error::connecting(address.of(host), host.port, &address.vhost, login.cure(), error);
+        if hosts.len() > 1 {
+            tracing::warn!(error = %failure, "a host of RabbitMQ cannot be used; the next one is tried");
+        }
+        failures.push(failure);
+    }
+    if failures.len() == 1 {
+        return Err(failures.remove(0));
+    }
+    let each: Vec<_> = failures.iter().map(ToString::to_string).collect();
+    Err(Error::broker(format!("none of the hosts of RabbitMQ can be used: {address}"), each.join("; ")))
 }
 
 /// A second handle to the socket of a connection, once it exists. Shuts the socket down when it is dropped: dropping lapin's

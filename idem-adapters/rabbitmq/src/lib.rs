@@ -96,7 +96,6 @@
 mod acker;
 mod acks;
 mod address;
-mod attempts;
 mod bare;
 mod config;
 mod connection;

@@ -279,14 +279,14 @@ impl Source for Queue {
             }
             Ok::<_, BoxError>(())
         });
-        if let Err(error) = looked.await.unwrap_or_else(|_| Err(silent(limit))) {
+        if let Err(error) = looked.await.unwrap_or_else(|_| Err(silent(limit).into())) {
             self.config.first.leave(host);
             return Err(error);
         }
         let link = Link::open(&self.config, &self.name).await?;
         let host = link.host;
         let subscribed = timeout(limit, self.subscribe(link, &options)).await;
-        if let Err(error) = subscribed.unwrap_or_else(|_| Err(silent(limit))) {
+        if let Err(error) = subscribed.unwrap_or_else(|_| Err(silent(limit).into())) {
             self.config.first.leave(host);
             self.close().await;
             return Err(error);
