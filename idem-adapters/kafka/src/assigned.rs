@@ -6,12 +6,8 @@ use std::time::Instant;
 
 use idem_core::{Delivery, DeliveryOrder};
 
-use crate::partition::{Assignment, Ticket, TopicPartition};
+use crate::partition::{Assignment, Partition, Ticket, TopicPartition};
 use crate::stall::{Cause, Stall};
-
-mod partition;
-
-use partition::Partition;
 
 /// The limit on the payload bytes buffered over all partitions. The record that reaches the limit is still buffered.
 /// Partitions have equal shares, so that a stalled one does not use up the room of the others. The same limit applies to
@@ -140,25 +136,19 @@ impl Assigned {
 
     /// Marks a delivery as finished. Returns `false` if its assignment has ended.
     pub(crate) fn finish(&mut self, ticket: &Ticket) -> bool {
-        let Some(owned) = self.owned(ticket) else { return false };
-        owned.running -= 1;
-        owned.held -= ticket.bytes;
+        let Some(owned) = self.settle(ticket) else { return false };
         owned.to_mark += usize::from(ticket.marked);
         owned.tracker.finish(ticket.offset);
         ticket.key.into_iter().for_each(|key| owned.buffer.free(key));
         self.unsettled -= 1;
-        self.held -= ticket.bytes;
         true
     }
 
     /// Handles a delivery that was released or dropped: it stays unsettled, and holds back the finished prefix and the
     /// deliveries behind it in its order. Returns `false` if its assignment has ended.
     pub(crate) fn leave_unsettled(&mut self, ticket: &Ticket) -> bool {
-        let Some(owned) = self.owned(ticket) else { return false };
-        owned.running -= 1;
-        owned.held -= ticket.bytes;
+        let Some(owned) = self.settle(ticket) else { return false };
         owned.left += 1;
-        self.held -= ticket.bytes;
         true
     }
 
@@ -296,8 +286,13 @@ impl Assigned {
         stalled
     }
 
-    fn owned(&mut self, ticket: &Ticket) -> Option<&mut Partition> {
-        self.partitions.get_mut(&ticket.assignment.epoch)
+    /// Notes that a delivery is no longer with the worker. Returns its partition, unless its assignment has ended.
+    fn settle(&mut self, ticket: &Ticket) -> Option<&mut Partition> {
+        let owned = self.partitions.get_mut(&ticket.assignment.epoch)?;
+        owned.running -= 1;
+        owned.held -= ticket.bytes;
+        self.held -= ticket.bytes;
+        Some(owned)
     }
 
     fn of(&mut self, partition: &TopicPartition) -> Option<&mut Partition> {
