@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use idem_core::{Delivery, DeliveryOrder as Order};
+use idem_core::Delivery;
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::Message;
@@ -75,7 +75,7 @@ fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
         let look = connection::client(&plan.config, &plan.client(), Witness::new(&plan.config))?;
         plan.begins = start::decide(&look, &plan)?;
     }
-    let (config, client, order) = (Arc::clone(&plan.config), plan.client(), plan.order);
+    let (config, client) = (Arc::clone(&plan.config), plan.client());
     let mut consumer = connection::client(&config, &client, Member::new(plan, Arc::clone(shared)))?;
     let waking = Arc::clone(shared);
     consumer.set_nonempty_callback(move || waking.wake());
@@ -90,7 +90,7 @@ fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
     let consumer = Arc::new(consumer);
     let _ = shared.client.set(Arc::downgrade(&consumer));
     let (queues, changes) = (BTreeMap::new(), None);
-    let mut thread = Thread { shared, member: &member, consumer: &consumer, subscribed, order, queues, changes };
+    let mut thread = Thread { shared, member: &member, consumer: &consumer, subscribed, queues, changes };
     let ended = thread.work();
     if let Err(loss) = &ended {
         shared.end(loss.clone());
@@ -107,7 +107,6 @@ struct Thread<'a> {
     member: &'a Member,
     consumer: &'a Arc<BaseConsumer<Member>>,
     subscribed: Subscribed,
-    order: Order,
     queues: BTreeMap<TopicPartition, Queue>,
     /// The number of changes of the assigned partitions that `queues` has seen.
     changes: Option<u64>,
@@ -206,7 +205,7 @@ impl Thread<'_> {
                 Some(Ok(record)) => {
                     self.split();
                     let partition = TopicPartition::new(&self.member.topic(record.topic()), record.partition());
-                    let early = (record.offset(), delivery(&partition.topic, &record, self.order));
+                    let early = (record.offset(), delivery(&partition.topic, &record, self.member.plan.order));
                     if let Some(queue) = self.queues.get_mut(&partition) {
                         queue.early.push_back(early);
                     }
@@ -263,7 +262,7 @@ impl Thread<'_> {
                 match queue.fetched.as_ref().and_then(|fetched| fetched.poll(Duration::ZERO)) {
                     None => break,
                     Some(Ok(record)) => {
-                        let delivery = delivery(&partition.topic, &record, self.order);
+                        let delivery = delivery(&partition.topic, &record, self.member.plan.order);
                         bytes += delivery.payload().len();
                         received.push((record.offset(), delivery));
                     }
