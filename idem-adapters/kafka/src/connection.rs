@@ -88,14 +88,11 @@ pub(crate) fn resolve(
 struct Look<'a> {
     config: &'a Config,
     consumer: BaseConsumer<Witness>,
-    witness: Witness,
 }
 
 impl<'a> Look<'a> {
     fn new(config: &'a Config) -> Result<Self, Loss> {
-        let witness = Witness::new(config);
-        let consumer = client(config, &config.client, witness.clone())?;
-        Ok(Self { config, consumer, witness })
+        Ok(Self { config, consumer: client(config, &config.client, Witness::new(config))? })
     }
 
     fn ask_until_known(&self, topic: Option<&str>) -> Result<Metadata, Loss> {
@@ -117,7 +114,7 @@ impl<'a> Look<'a> {
                 Ok(metadata) => return Ok(metadata),
                 Err(error) => error,
             };
-            let said = listen(&self.consumer, &self.witness);
+            let said = listen(&self.consumer);
             // The reason why a broker is down may arrive after that event or never, and one of several brokers may be
             // back at once.
             let down = said.down.is_some_and(|since| since.elapsed() >= REASONS);
@@ -131,10 +128,10 @@ impl<'a> Look<'a> {
 
 /// Polls until there are no more events, because librdkafka reports events only to polls. A poll returns after each
 /// event.
-fn listen(consumer: &BaseConsumer<Witness>, witness: &Witness) -> Said {
+fn listen(consumer: &BaseConsumer<Witness>) -> Said {
     loop {
-        let before = witness.said();
-        if consumer.poll(Duration::ZERO).is_none() && before.events == witness.events() {
+        let before = consumer.context().said();
+        if consumer.poll(Duration::ZERO).is_none() && before.events == consumer.context().events() {
             return before;
         }
     }
