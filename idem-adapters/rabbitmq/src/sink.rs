@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::bare::{Answer, Bare, End, Publisher};
 use crate::config::Config;
-use crate::message::{Target, encode};
+use crate::message::encode;
 use crate::refusal::Refusal;
 
 /// How many suspects are remembered. Further ones replace all: each is found again when the server refuses it again.
@@ -118,9 +118,8 @@ impl Exchange {
     }
 
     async fn send(&self, publisher: &Publisher, message: &StagedMessage) -> Result<(), SinkError> {
-        let cloud_events = self.cloud_events.as_deref();
-        let target = Target { exchange: &self.name, cloud_events, frame_max: publisher.frame_max };
-        let answer = publisher.publish(encode(message, target)?).await;
+        let encoded = encode(message, &self.name, self.cloud_events.as_deref(), publisher.frame_max)?;
+        let answer = publisher.publish(encoded).await;
         if answer.is_ok() {
             self.suspects().remove(&message.id().as_u128());
         }
