@@ -6,12 +6,8 @@ use std::time::Instant;
 
 use idem_core::{Delivery, DeliveryOrder};
 
-use crate::partition::{Assignment, Ticket, TopicPartition};
+use crate::partition::{Assignment, Partition, Ticket, TopicPartition};
 use crate::stall::{Cause, Stall};
-
-mod partition;
-
-use partition::Partition;
 
 /// The limit on the payload bytes buffered over all partitions. The record that reaches the limit is still buffered.
 /// Partitions have equal shares, so that a stalled one does not use up the room of the others. The same limit applies to
@@ -45,8 +41,6 @@ pub(crate) struct Assigned {
     /// The epoch of the partition that last had its turn.
     turn: u64,
     unsettled: usize,
-    /// How many records can be handed out, in all partitions.
-    ready: usize,
     /// Payload bytes handed out to the worker.
     held: usize,
     /// The epoch of the last assignment. The first one is 1.
@@ -65,7 +59,6 @@ impl Assigned {
             epochs: BTreeMap::new(),
             turn: 0,
             unsettled: 0,
-            ready: 0,
             held: 0,
             epoch: 0,
             changes: 0,
@@ -95,9 +88,7 @@ impl Assigned {
             let delivery = delivery.with_redelivered(marked);
             let (key, bytes) = (delivery.ordering_key(), delivery.payload().len());
             let ticket = Ticket { assignment: Arc::clone(&owned.assignment), offset, marked, key, bytes };
-            let ready = owned.buffer.ready();
             owned.buffer.push(ticket, delivery);
-            self.ready += owned.buffer.ready() - ready;
         }
     }
 
@@ -125,7 +116,6 @@ impl Assigned {
         owned.running += 1;
         owned.held += ticket.bytes;
         self.held += ticket.bytes;
-        self.ready -= 1;
         self.unsettled += 1;
         Some((ticket, delivery))
     }
@@ -146,34 +136,25 @@ impl Assigned {
 
     /// Marks a delivery as finished. Returns `false` if its assignment has ended.
     pub(crate) fn finish(&mut self, ticket: &Ticket) -> bool {
-        let Some(owned) = self.owned(ticket) else { return false };
-        owned.running -= 1;
-        owned.held -= ticket.bytes;
+        let Some(owned) = self.settle(ticket) else { return false };
         owned.to_mark += usize::from(ticket.marked);
         owned.tracker.finish(ticket.offset);
-        let ready = owned.buffer.ready();
         ticket.key.into_iter().for_each(|key| owned.buffer.free(key));
-        let freed = owned.buffer.ready() - ready;
-        self.ready += freed;
         self.unsettled -= 1;
-        self.held -= ticket.bytes;
         true
     }
 
     /// Handles a delivery that was released or dropped: it stays unsettled, and holds back the finished prefix and the
     /// deliveries behind it in its order. Returns `false` if its assignment has ended.
     pub(crate) fn leave_unsettled(&mut self, ticket: &Ticket) -> bool {
-        let Some(owned) = self.owned(ticket) else { return false };
-        owned.running -= 1;
-        owned.held -= ticket.bytes;
+        let Some(owned) = self.settle(ticket) else { return false };
         owned.left += 1;
-        self.held -= ticket.bytes;
         true
     }
 
-    /// Whether a record waits to be handed out, whatever may be unsettled. Each ack asks.
+    /// Whether a record waits to be handed out, whatever may be unsettled.
     pub(crate) fn is_ready(&self) -> bool {
-        self.ready > 0
+        self.partitions.values().any(|owned| owned.buffer.is_ready())
     }
 
     /// Marks these partitions as being revoked.
@@ -182,9 +163,7 @@ impl Assigned {
             if let Some(owned) = self.of(partition) {
                 owned.leaving = true;
                 owned.assignment.end();
-                let dropped = owned.buffer.ready();
                 owned.buffer.clear();
-                self.ready -= dropped;
             }
         }
         self.changes += 1;
@@ -201,7 +180,6 @@ impl Assigned {
         if let Some(owned) = self.epochs.remove(partition).and_then(|epoch| self.partitions.remove(&epoch)) {
             self.unsettled -= owned.running + owned.left;
             self.held -= owned.held;
-            self.ready -= owned.buffer.ready();
             self.changes += 1;
         }
     }
@@ -210,14 +188,13 @@ impl Assigned {
     pub(crate) fn clear(&mut self) {
         self.partitions.clear();
         self.epochs.clear();
-        (self.unsettled, self.ready, self.held) = (0, 0, 0);
+        (self.unsettled, self.held) = (0, 0);
         self.changes += 1;
     }
 
     /// Drops the buffered deliveries. They stay unfinished.
     pub(crate) fn discard(&mut self) {
         self.partitions.values_mut().for_each(|owned| owned.buffer.clear());
-        self.ready = 0;
     }
 
     /// How many more records of the assignment with this epoch may be received.
@@ -309,8 +286,13 @@ impl Assigned {
         stalled
     }
 
-    fn owned(&mut self, ticket: &Ticket) -> Option<&mut Partition> {
-        self.partitions.get_mut(&ticket.assignment.epoch)
+    /// Notes that a delivery is no longer with the worker. Returns its partition, unless its assignment has ended.
+    fn settle(&mut self, ticket: &Ticket) -> Option<&mut Partition> {
+        let owned = self.partitions.get_mut(&ticket.assignment.epoch)?;
+        owned.running -= 1;
+        owned.held -= ticket.bytes;
+        self.held -= ticket.bytes;
+        Some(owned)
     }
 
     fn of(&mut self, partition: &TopicPartition) -> Option<&mut Partition> {

@@ -58,11 +58,6 @@ impl Buffer {
         !self.ready.is_empty()
     }
 
-    /// How many records can be handed out now.
-    pub(crate) fn ready(&self) -> usize {
-        self.ready.len()
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -1,7 +1,7 @@
 //! The state of one group member, and the ids of its topics.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use metrics::{describe_gauge, gauge};
@@ -22,8 +22,6 @@ pub(crate) struct Member {
     pub(crate) witness: Witness,
     /// The known topic ids.
     ids: Mutex<BTreeMap<Arc<str>, String>>,
-    /// How many events were served.
-    served: AtomicU64,
     /// The client has reported that a topic is gone. The topics have to be checked to find out which one.
     pub(crate) shaken: AtomicBool,
 }
@@ -35,18 +33,8 @@ impl Member {
             plan,
             shared,
             ids: Mutex::default(),
-            served: AtomicU64::new(0),
             shaken: AtomicBool::new(false),
         }
-    }
-
-    /// Grows with each event that a poll has served. There is no other sign that another event may be pending.
-    pub(crate) fn served(&self) -> u64 {
-        self.served.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn serves(&self) {
-        self.served.fetch_add(1, Ordering::Relaxed);
     }
 
     fn ids(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, String>> {

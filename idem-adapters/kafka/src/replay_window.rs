@@ -52,7 +52,9 @@ async fn ask(config: &Config, topics: &[Arc<str>]) -> Result<(BTreeMap<String, R
                 if let OwnedResourceSpecifier::Topic(topic) = &resource.specifier {
                     let value = |name: &str| resource.get(name).and_then(|entry| entry.value.as_deref());
                     limits::warn(topic, value);
-                    found.extend(replay_window(value).map(|window| (topic.clone(), window)));
+                    let window = value("retention.ms")
+                        .and_then(|retention| stated(value("cleanup.policy").unwrap_or("delete"), retention));
+                    found.extend(window.map(|window| (topic.clone(), window)));
                 }
             }
             // It does not name its topic.
@@ -62,19 +64,12 @@ async fn ask(config: &Config, topics: &[Arc<str>]) -> Result<(BTreeMap<String, R
     Ok((found, why))
 }
 
-fn replay_window<'a>(value: impl Fn(&str) -> Option<&'a str>) -> Option<ReplayWindow> {
-    stated(value("cleanup.policy").unwrap_or("delete"), value("retention.ms")?)
-}
-
 fn stated(policy: &str, retention: &str) -> Option<ReplayWindow> {
     if !policy.split(',').any(|part| part.trim() == "delete") {
         return Some(ReplayWindow::Unlimited);
     }
-    let millis: i64 = retention.parse().ok()?;
-    Some(
-        u64::try_from(millis)
-            .map_or(ReplayWindow::Unlimited, |millis| ReplayWindow::Within(Duration::from_millis(millis))),
-    )
+    let within = |millis| ReplayWindow::Within(Duration::from_millis(millis));
+    Some(u64::try_from(retention.parse::<i64>().ok()?).map_or(ReplayWindow::Unlimited, within))
 }
 
 #[cfg(test)]

@@ -4,13 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use idem_core::{Error, Sink, SinkConnection, SinkError, StagedMessage};
-use rdkafka::error::KafkaError;
 use rdkafka::message::OwnedHeaders;
 
 use crate::config::Config;
 use crate::connection;
+use crate::message::{check_topic, headers, record};
 use crate::property;
-use crate::record::{check_topic, headers, record, size};
 use crate::refusal::Refusal;
 use crate::sender::Sender;
 
@@ -22,15 +21,12 @@ pub struct Producer {
     publishing: SinkConnection<Sender>,
     /// For messages of batches that were refused: each is sent again in a batch by itself.
     single: SinkConnection<Sender>,
-    /// The size of the largest message.
-    limit: usize,
 }
 
 impl Producer {
     pub(crate) fn new(config: Arc<Config>) -> Self {
-        let limit = property::largest(&config.client);
         let (publishing, single) = (SinkConnection::new(Sender::is_live), SinkConnection::new(Sender::is_live));
-        Self { config, cloud_events: None, publishing, single, limit }
+        Self { config, cloud_events: None, publishing, single }
     }
 
     /// Publishes each message as a CloudEvent in binary mode: headers `ce_id`, `ce_source` and so on, as in
@@ -42,46 +38,43 @@ impl Producer {
         self
     }
 
-    /// Creates a producer. One that is `single` sends each message in a batch by itself.
-    fn create(&self, single: bool) -> impl Future<Output = Result<Sender, Error>> + Send + use<> {
+    /// Creates a producer, in place of one that has ended. One that is `single` sends each message in a batch by itself.
+    fn create(
+        &self,
+        ended: Option<Arc<Sender>>,
+        single: bool,
+    ) -> impl Future<Output = Result<Sender, Error>> + Send + use<> {
+        if let Some(ended) = ended {
+            tracing::warn!(reason = ended.reason(), "a producer of Kafka has ended; another one takes its place");
+        }
         let config = Arc::clone(&self.config);
         async move { Ok(Sender::new(&config.current().await?, single)?) }
     }
 
-    /// Sends a message, in a batch by itself if it is `single`, and returns its error with what it says.
-    async fn send(
-        &self,
-        message: &StagedMessage,
-        headers: OwnedHeaders,
-        single: bool,
-    ) -> Result<(), (Refusal, String)> {
-        let failed = |error: SinkError| match error {
-            SinkError::Message(error) | SinkError::Broker(error) => (Refusal::Broker, error.to_string()),
-            error => (Refusal::Broker, error.to_string()),
-        };
+    /// Sends a message, in a batch by itself if it is `single`. Returns whether it is confirmed; if not, its batch was refused,
+    /// perhaps because of another message in it, or of their sum.
+    async fn send(&self, message: &StagedMessage, headers: OwnedHeaders, single: bool) -> Result<bool, SinkError> {
         let producer = if single { &self.single } else { &self.publishing };
-        let producer = producer.get(|_| self.create(single)).await.map_err(failed)?;
-        match producer.send(record(message, headers)).await {
-            Some(Ok(())) => Ok(()),
-            Some(Err(error)) => {
-                let refusal = error.rdkafka_error_code().map_or(Refusal::Broker, Refusal::of);
-                let text = told(&error, if refusal == Refusal::Broker { producer.reason() } else { String::new() });
-                Err((refusal, text))
-            }
-            None => {
-                Err((Refusal::Broker, format!("the producer has ended. {}", producer.reason()).trim_end().to_owned()))
-            }
-        }
-    }
-
-    fn failure(&self, message: &StagedMessage, (refusal, text): (Refusal, String)) -> SinkError {
+        let producer = producer.get(|ended| self.create(ended, single)).await?;
+        let (refusal, text) = match producer.send(record(message, headers)).await {
+            Some(Ok(())) => return Ok(true),
+            Some(Err(error)) => match error.rdkafka_error_code() {
+                Some(code) => (Refusal::of(code), code.to_string()),
+                None => (Refusal::Broker, error.to_string()),
+            },
+            None => (Refusal::Broker, "the producer has ended".to_owned()),
+        };
         let place = format!("topic `{}` at {}", message.to(), self.config.place);
         match refusal {
+            Refusal::Batch(_) if !single => Ok(false),
             Refusal::Topic(cure) | Refusal::Batch(cure) => {
                 let size = message.payload().len();
-                SinkError::message(format!("{place} refuses a message of {size} bytes ({text}): {cure}"))
+                Err(SinkError::message(format!("{place} refuses a message of {size} bytes ({text}): {cure}")))
             }
-            Refusal::Broker => SinkError::broker(format!("{place} did not confirm a message: {text}")),
+            Refusal::Broker => {
+                let text = format!("{place} did not confirm a message: {text}. {}", producer.reason());
+                Err(SinkError::broker(text.trim_end()))
+            }
         }
     }
 }
@@ -98,7 +91,7 @@ impl Sink for Producer {
 
     /// The property `message.max.bytes`, by default 1,000,000. A topic may take less (`max.message.bytes`).
     fn limit(&self) -> Option<usize> {
-        Some(self.limit)
+        Some(property::largest(&self.config.client))
     }
 
     async fn open(&self) -> Result<(), SinkError> {
@@ -107,7 +100,7 @@ impl Sink for Producer {
         }
         let opened = async {
             connection::connect(&self.config.current().await?).await?;
-            self.publishing.open(|_| self.create(false)).await.map(drop)
+            self.publishing.open(|ended| self.create(ended, false)).await.map(drop)
         };
         Ok(opened.await?)
     }
@@ -115,22 +108,10 @@ impl Sink for Producer {
     async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
         check_topic(message.to())?;
         let headers = headers(message, self.cloud_events.as_deref())?;
-        let size = size(message, &headers);
-        if size > self.limit {
-            return Err(SinkError::message(format!(
-                "it has {} bytes, {size} with key and headers, and the producer to {} takes at most {}: raise \
-                 .property(\"message.max.bytes\", ..) of Kafka::options and max.message.bytes of the topic, or send less",
-                message.payload().len(),
-                self.config.place,
-                self.limit
-            )));
+        if !self.send(message, headers.clone(), false).await? {
+            self.send(message, headers, true).await?;
         }
-        let sent = match self.send(message, headers.clone(), false).await {
-            // Of another message in its batch, perhaps, or of their sum.
-            Err((Refusal::Batch(_), _)) => self.send(message, headers, true).await,
-            sent => sent,
-        };
-        sent.map_err(|error| self.failure(message, error))
+        Ok(())
     }
 
     async fn close(&self) {
@@ -138,12 +119,6 @@ impl Sink for Producer {
             producer.end();
         }
     }
-}
-
-/// An error of the client, with the last reason that it gave for one, if there is any.
-fn told(error: &KafkaError, reason: String) -> String {
-    let text = error.rdkafka_error_code().map_or_else(|| error.to_string(), |code| code.to_string());
-    if reason.is_empty() { text } else { format!("{text}; the last error of the client was: {reason}") }
 }
 
 impl fmt::Debug for Producer {

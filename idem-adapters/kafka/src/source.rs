@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::acker::KafkaAcker;
 use crate::config::Config;
 use crate::consumer::Panic;
-use crate::lag::Asked;
+use crate::lag::lag;
 use crate::partition::TopicPartition;
 use crate::plan::{Plan, Start, WINDOW};
 use crate::protocol::GroupProtocol;
@@ -64,7 +64,6 @@ pub struct Topic {
 struct Subscription {
     plan: Plan,
     shared: Arc<Shared>,
-    asked: Asked,
     /// Resolves when the thread has ended.
     ended: oneshot::Receiver<Panic>,
 }
@@ -73,9 +72,7 @@ impl Subscription {
     /// Continues the panic of the thread, if it has panicked: the next subscription would meet the defect again, so it
     /// ends the worker.
     fn raise(&mut self) {
-        if !self.ended.is_terminated()
-            && let Ok(panic) = self.ended.try_recv()
-        {
+        if let Ok(panic) = self.ended.try_recv() {
             resume_unwind(panic);
         }
     }
@@ -269,9 +266,8 @@ impl Source for Topic {
         };
         plan.warn_of_small_windows(options.least_unsettled.into());
         let shared = Arc::new(Shared::new(plan.window, plan.max_unsettled, plan.order));
-        let asked = Asked::default();
-        let ended = consumer::start(plan.clone(), Arc::clone(&shared), asked.clone())?;
-        self.subscription = Some(Subscription { plan, shared, asked, ended });
+        let ended = consumer::start(plan.clone(), Arc::clone(&shared))?;
+        self.subscription = Some(Subscription { plan, shared, ended });
         self.joined().await?;
         self.has_consumed = true;
         Ok(())
@@ -294,8 +290,7 @@ impl Source for Topic {
     /// committed and would not be at the next commit. Other members report their partitions, so that the sum over all
     /// workers is the group's lag. Topics without assigned partitions and partitions without a leader are left out.
     fn lag(&self) -> Option<Lag> {
-        let subscription = self.subscription.as_ref()?;
-        Some(subscription.asked.lag(&subscription.shared))
+        Some(lag(&self.subscription.as_ref()?.shared))
     }
 
     async fn next(&mut self) -> Result<(Delivery, KafkaAcker), BoxError> {

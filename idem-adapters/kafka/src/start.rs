@@ -1,4 +1,4 @@
-//! Determines where a partition starts.
+//! Determines where a partition starts, by offsets that the brokers are asked for.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -10,7 +10,6 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use crate::error::{self, Loss, expired, passes};
 use crate::identity;
-use crate::lookup::offsets;
 use crate::partition::TopicPartition;
 use crate::plan::{Begins, Plan, Start};
 
@@ -25,16 +24,6 @@ const STEP: Duration = Duration::from_secs(2);
 
 /// The pause before an operation is retried after a transient error.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// The start position of one partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Begin {
-    pub(crate) partition: TopicPartition,
-    /// `None` for the first message.
-    pub(crate) offset: Option<i64>,
-    /// The position was just determined and has to be committed.
-    pub(crate) decided: bool,
-}
 
 /// Whether a partition may start elsewhere than at its first message.
 pub(crate) fn decides(plan: &Plan) -> bool {
@@ -58,7 +47,7 @@ pub(crate) fn decide<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan
         all.into_iter().zip(committed).filter(|(_, at)| at.is_none()).map(|(partition, _)| partition).collect();
     let mut begins = match plan.start {
         Start::Latest if new && plan.has_history => {
-            return Err(expired(&plan.config.place, &plan.group, plan.known.keys().map(|topic| &**topic)));
+            return Err(expired(plan));
         }
         Start::Latest if new => found(consumer, plan, &fresh, Offset::End)?,
         Start::Earliest | Start::Latest => Begins::new(),
@@ -69,7 +58,8 @@ pub(crate) fn decide<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan
     };
     let given = |partition: &TopicPartition| Some((partition.clone(), *plan.offsets.get(partition)?));
     let given: Begins = fresh.iter().filter_map(given).collect();
-    if let Some(why) = out_of_range(consumer, plan, &given, LOOK).into_values().next() {
+    let wrong = out_of_range(consumer, plan, &given, LOOK).map_err(|error| unanswered(plan, error.to_string()))?;
+    if let Some(why) = wrong.into_values().next() {
         return Err(Loss::Refused(format!(".start_at(..) cannot be kept: {why}")));
     }
     begins.extend(given);
@@ -95,54 +85,54 @@ fn found<C: ConsumerContext>(
     partitions.iter().map(begin).collect()
 }
 
-/// Returns where these partitions start. `id` returns the id of a topic. Queries only the group's coordinator, since
-/// all members wait meanwhile: an offset out of range is noticed when it is read from.
-pub(crate) fn begin<C: ConsumerContext>(
-    consumer: &BaseConsumer<C>,
-    plan: &Plan,
-    assigned: &[TopicPartition],
-    id: &dyn Fn(&str) -> Option<String>,
-    stop: &dyn Fn() -> bool,
-) -> Result<Vec<Begin>, Loss> {
-    let begin = |(partition, committed): (&TopicPartition, Option<i64>)| {
-        let decided = plan.begins.get(partition).copied().filter(|_| committed.is_none());
-        Begin { partition: partition.clone(), offset: committed.or(decided), decided: decided.is_some() }
-    };
-    let committed = committed(consumer, plan, assigned, id, stop)?;
-    Ok(assigned.iter().zip(committed).map(begin).collect())
-}
-
-/// The error texts of those offsets that are outside of their partition's range, as far as the brokers tell it now.
+/// The error texts of those offsets that are outside of their partition's range. Fails if any range is not known now.
 pub(crate) fn out_of_range<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
     known: &Begins,
     patience: Duration,
-) -> BTreeMap<TopicPartition, String> {
+) -> KafkaResult<BTreeMap<TopicPartition, String>> {
     let ask = |which| offsets(consumer, known.keys(), which, patience);
-    let (lows, highs) = match ask(Offset::Beginning).and_then(|lows| Ok((lows, ask(Offset::End)?))) {
-        Ok(ranges) => ranges,
-        Err(error) => {
-            tracing::warn!(place = plan.place(), %error, "the ranges of partitions cannot be looked up now");
-            return BTreeMap::new();
-        }
-    };
+    let (lows, highs) = (ask(Offset::Beginning)?, ask(Offset::End)?);
     let why = |(partition, offset): (&TopicPartition, &i64)| {
         let (low, high) = ((*lows.get(partition)?)?, (*highs.get(partition)?)?);
         let range = format!("the partition has {low} to {high}");
-        let why = error::out_of_range(&plan.config.place, &plan.group, partition, Some(*offset), &range);
+        let why = error::out_of_range(plan, partition, Some(*offset), &range);
         (!(low..=high).contains(offset)).then(|| (partition.clone(), why))
     };
-    known.iter().filter_map(why).collect()
+    Ok(known.iter().filter_map(why).collect())
 }
 
-/// The error text for an offset that the broker refuses, if the partition's range cannot be read.
-pub(crate) fn passed(plan: &Plan, partition: &TopicPartition, offset: Option<i64>) -> String {
-    error::out_of_range(&plan.config.place, &plan.group, partition, offset, "so says the broker")
+/// Looks up an offset of each of these partitions: its beginning, its end, or the first one with a timestamp (in
+/// milliseconds, as [`Offset::Offset`]) or a later one, or `None` if no message has the timestamp. Sends one request to each
+/// leader, and fails if any partition has no answer. An answer may come half a second late, behind that to a fetch.
+pub(crate) fn offsets<'a, C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    partitions: impl IntoIterator<Item = &'a TopicPartition>,
+    which: Offset,
+    patience: Duration,
+) -> KafkaResult<BTreeMap<TopicPartition, Option<i64>>> {
+    let partitions: Vec<_> = partitions.into_iter().collect();
+    if partitions.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut asked = TopicPartitionList::new();
+    for partition in &partitions {
+        asked.add_partition_offset(&partition.topic, partition.number, which)?;
+    }
+    let answer = consumer.offsets_for_times(asked, patience)?;
+    let mut found = BTreeMap::new();
+    for partition in partitions {
+        if let Some(at) = answer.find_partition(&partition.topic, partition.number) {
+            at.error()?;
+            found.insert(partition.clone(), at.offset().to_raw().filter(|at| *at >= 0));
+        }
+    }
+    Ok(found)
 }
 
-/// Returns the offsets that the group has committed in these partitions.
-fn committed<C: ConsumerContext>(
+/// Returns the offsets that the group has committed in these partitions. `id` returns the id of a topic.
+pub(crate) fn committed<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
     partitions: &[TopicPartition],

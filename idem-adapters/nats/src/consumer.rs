@@ -79,7 +79,7 @@ impl Place<'_> {
                          or its stream was deleted, check what is missing"
                     );
                 }
-                self.make(&config(self.name, wishes, options, since)).await?
+                self.put("make", &config(self.name, wishes, options, since), "create").await?
             }
         };
         let found = match differences(&found, wishes, options) {
@@ -100,10 +100,6 @@ impl Place<'_> {
             Response::Err { error } if error.error_code() == ErrorCode::CONSUMER_NOT_FOUND => Ok(None),
             Response::Err { error } => Err(Error::broker(format!("cannot read the settings of {self}"), error)),
         }
-    }
-
-    async fn make(&self, config: &Value) -> Result<Found, Error> {
-        self.put("make", config, "create").await
     }
 
     async fn update(&self, mut raw: Value, different: &[Difference]) -> Result<Found, Error> {

@@ -71,11 +71,11 @@ impl Acks {
     /// Releases a delivery. Until that is written, it is unsettled, so that no ack with `multiple` overtakes it: the
     /// delivery would be acked. A release without an answer leaves it unsettled.
     pub(crate) async fn release(&self, tag: u64, acker: &lapin::Acker) -> Result<Settled, BoxError> {
-        let released = release(acker).await;
-        if matches!(released, Ok(Settled::Sent)) {
+        let released = settled(answered(nack(acker), || !acker.poisoned()).await?)?;
+        if released == Settled::Sent {
             lock(&self.tags).settle([tag]);
         }
-        released
+        Ok(released)
     }
 }
 
@@ -96,10 +96,12 @@ async fn send(mut requests: mpsc::UnboundedReceiver<Request>, tags: Arc<Mutex<Ta
     }
 }
 
-/// Acks these deliveries by one ack. If there are several, all others before the last one are settled.
+/// Acks these deliveries by one ack. If there are several, all others before the last one are settled: with `multiple`, the
+/// server acks all that it counts as unsettled before it on its channel.
 async fn ack(requests: Vec<Request>) {
-    let Some(last) = requests.last() else { return };
-    let sent = send_ack(&last.acker, requests.len() > 1).await;
+    let Some(Request { acker, .. }) = requests.last() else { return };
+    let multiple = requests.len() > 1;
+    let sent = answered(acker.ack(BasicAckOptions { multiple }), || !acker.poisoned()).await.and_then(settled);
     let answer = sent.map_err(|error| Arc::<str>::from(error.to_string()));
     for request in requests {
         // The caller may have given up.
@@ -138,16 +140,6 @@ impl Tags {
         }
         self.unsettled.first().copied()
     }
-}
-
-/// Acks a delivery; with `multiple`, also all that the server counts as unsettled before it on its channel.
-async fn send_ack(acker: &lapin::Acker, multiple: bool) -> Result<Settled, BoxError> {
-    settled(answered(acker.ack(BasicAckOptions { multiple }), || !acker.poisoned()).await?)
-}
-
-/// Releases a delivery.
-async fn release(acker: &lapin::Acker) -> Result<Settled, BoxError> {
-    settled(answered(nack(acker), || !acker.poisoned()).await?)
 }
 
 /// Uses `basic.nack`, not `basic.reject`: since RabbitMQ 4.3 the latter counts as a failed delivery.

@@ -8,7 +8,6 @@ mod login;
 mod outstanding;
 mod publisher;
 mod reader;
-mod writes;
 
 pub(crate) use frames::{CHANNEL, body, header, method};
 pub(crate) use login::Bare;

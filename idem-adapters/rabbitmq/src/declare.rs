@@ -63,7 +63,16 @@ impl IntoFuture for Existing {
     type IntoFuture = Sending;
 
     fn into_future(self) -> Sending {
-        Box::pin(send(self.request, self.config, self.name))
+        Box::pin(async move {
+            let Self { config, name, request } = self;
+            request.check(&name)?;
+            let mut bare = Bare::open(&config).await?;
+            let limits = Limits::of(&bare, &config, request.unlimited);
+            let queue = Examined { address: &config.address, name: &name, request: &request, limits };
+            let found = queue_type::verify(&mut bare, queue, None).await;
+            bare.close().await;
+            Ok(Queue::new(config, name, request, found?))
+        })
     }
 }
 
@@ -128,15 +137,4 @@ impl IntoFuture for Declare {
     fn into_future(self) -> Sending {
         self.0.into_future()
     }
-}
-
-/// Checks the queue, or declares it.
-async fn send(request: Request, config: Arc<Config>, name: String) -> Result<Queue, Error> {
-    request.check(&name)?;
-    let mut bare = Bare::open(&config).await?;
-    let limits = Limits::of(&bare, &config, request.unlimited);
-    let queue = Examined { address: &config.address, name: &name, request: &request, limits };
-    let found = queue_type::verify(&mut bare, queue, None).await;
-    bare.close().await;
-    Ok(Queue::new(config, name, request, found?))
 }

@@ -54,16 +54,7 @@ fn properties(exchange: &str, facts: &BasicProperties) -> Properties {
 }
 
 fn count(table: &FieldTable) -> Option<u32> {
-    match table.inner().get(VOLATILE[0])? {
-        AMQPValue::LongLongInt(count) => u32::try_from(*count).ok(),
-        AMQPValue::LongInt(count) => u32::try_from(*count).ok(),
-        AMQPValue::LongUInt(count) => Some(*count),
-        AMQPValue::ShortInt(count) => u32::try_from(*count).ok(),
-        AMQPValue::ShortUInt(count) => Some((*count).into()),
-        AMQPValue::ShortShortInt(count) => u32::try_from(*count).ok(),
-        AMQPValue::ShortShortUInt(count) => Some((*count).into()),
-        _ => None,
-    }
+    u32::try_from(json(table.inner().get(VOLATILE[0])?).as_u64()?).ok()
 }
 
 fn headers(table: &FieldTable) -> Headers {

@@ -1,9 +1,10 @@
 //! Error messages. They name addresses without their password, so none contains one.
 
 use std::fmt::Display;
+use std::io;
 use std::time::Duration;
 
-use idem_core::{BoxError, Error};
+use idem_core::Error;
 use lapin::ErrorKind;
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 
@@ -12,8 +13,8 @@ pub(crate) const UNANSWERED: &str =
     "the connection ended before the broker was known to have received the ack or release";
 
 /// Returns the error for a request that was not answered within `limit`.
-pub(crate) fn silent(limit: Duration) -> BoxError {
-    format!("the broker has not answered within {} seconds", limit.as_secs()).into()
+pub(crate) fn silent(limit: Duration) -> io::Error {
+    io::Error::other(format!("no answer within {} seconds", limit.as_secs()))
 }
 
 /// Returns the error for a failed connection. `login` is the fix if the server refused the login.
@@ -82,6 +83,6 @@ pub(crate) fn answer(error: &lapin::Error) -> Option<(&AMQPErrorKind, &str)> {
 
 /// Reports whether this is a TLS error. rustls returns a failed handshake as an I/O error of kind `InvalidData` (or
 /// with an inner `UnexpectedEof`).
-fn is_tls(error: &std::io::Error) -> bool {
-    error.kind() == std::io::ErrorKind::InvalidData
+fn is_tls(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidData
 }

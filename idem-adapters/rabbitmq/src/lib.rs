@@ -96,9 +96,7 @@
 mod acker;
 mod acks;
 mod address;
-mod attempts;
 mod bare;
-mod checks;
 mod config;
 mod connection;
 mod credentials;

@@ -106,20 +106,42 @@ impl Member {
         Ok(())
     }
 
-    /// Returns the next delivery, if there is one.
+    /// Returns the next delivery, if there is one. Must not be called again after an error: the stream then stays pending
+    /// forever.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<(Delivery, RabbitMqAcker), End>> {
-        match &mut self.subscription {
-            Some(subscribed) => subscribed.poll_next(context, &self.name),
-            None => Poll::Pending,
+        let Some(subscribed) = &mut self.subscription else { return Poll::Pending };
+        loop {
+            return Poll::Ready(match ready!(subscribed.consumer.poll_next_unpin(context)) {
+                // After a loss the stream still yields buffered messages, which the server has taken back.
+                Some(Ok(message)) if !message.acker.usable() => {
+                    subscribed.tag = message.delivery_tag;
+                    continue;
+                }
+                Some(Ok(mut message)) => {
+                    subscribed.tag = message.delivery_tag;
+                    subscribed.acks.deliver(subscribed.tag);
+                    let delivery = delivery(&self.name, &mut message);
+                    Ok((delivery, RabbitMqAcker::new(&subscribed.acks, subscribed.tag, message.acker)))
+                }
+                Some(Err(error)) if matches!(error.kind(), ErrorKind::ParsingError(_)) => {
+                    Err(End::Unreadable { tag: subscribed.tag, error })
+                }
+                Some(Err(error)) => Err(End::Other(error.into())),
+                // There is no error with it. Since 4.3, a consumer timeout ends the stream like this too.
+                None => Err(End::Other(CANCELLED.into())),
+            });
         }
     }
 
-    /// Ends the subscription, and releases messages that were not returned.
+    /// Ends the subscription. The stream yields the prefetched messages before its end. They are released one by one,
+    /// because RabbitMQ counts a message returned by a closed channel as failed.
     pub(crate) async fn drain(&mut self) -> lapin::Result<()> {
-        match &mut self.subscription {
-            Some(subscribed) => subscribed.drain().await,
-            None => Ok(()),
+        let Some(Subscribed { consumer, channel, .. }) = &mut self.subscription else { return Ok(()) };
+        channel.basic_cancel(consumer.tag(), BasicCancelOptions { nowait: false }).await?;
+        while let Some(Ok(message)) = consumer.next().await {
+            nack(&message.acker).await?;
         }
+        Ok(())
     }
 
     /// Takes the subscription, so that it can be closed.
@@ -150,57 +172,13 @@ pub(crate) enum End {
 }
 
 impl Subscribed {
-    pub(crate) async fn open(
-        link: &mut Link,
-        queue: &str,
-        max_unsettled: u16,
-        arguments: FieldTable,
-    ) -> lapin::Result<Self> {
+    async fn open(link: &mut Link, queue: &str, max_unsettled: u16, arguments: FieldTable) -> lapin::Result<Self> {
         let channel = link.connection.create_channel().await?;
         // Before the consumer, which takes its limit from it. Quorum queues refuse `global`.
         channel.basic_qos(max_unsettled, BasicQosOptions { global: false }).await?;
         let options = BasicConsumeOptions { no_ack: false, ..Default::default() };
         let consumer = channel.basic_consume(queue.into(), "".into(), options, arguments).await?;
         Ok(Self { consumer, channel, acks: Acks::start(&mut link.watch), tag: 0 })
-    }
-
-    /// Must not be called again after an error: the stream then stays pending forever.
-    pub(crate) fn poll_next(
-        &mut self,
-        context: &mut Context<'_>,
-        queue: &Arc<str>,
-    ) -> Poll<Result<(Delivery, RabbitMqAcker), End>> {
-        loop {
-            return Poll::Ready(match ready!(self.consumer.poll_next_unpin(context)) {
-                // After a loss the stream still yields buffered messages, which the server has taken back.
-                Some(Ok(message)) if !message.acker.usable() => {
-                    self.tag = message.delivery_tag;
-                    continue;
-                }
-                Some(Ok(mut message)) => {
-                    self.tag = message.delivery_tag;
-                    self.acks.deliver(self.tag);
-                    let delivery = delivery(queue, &mut message);
-                    Ok((delivery, RabbitMqAcker::new(&self.acks, self.tag, message.acker)))
-                }
-                Some(Err(error)) if matches!(error.kind(), ErrorKind::ParsingError(_)) => {
-                    Err(End::Unreadable { tag: self.tag, error })
-                }
-                Some(Err(error)) => Err(End::Other(error.into())),
-                // There is no error with it. Since 4.3, a consumer timeout ends the stream like this too.
-                None => Err(End::Other(CANCELLED.into())),
-            });
-        }
-    }
-
-    /// Ends the subscription. The stream yields the prefetched messages before its end. They are released one by one,
-    /// because RabbitMQ counts a message returned by a closed channel as failed.
-    async fn drain(&mut self) -> lapin::Result<()> {
-        self.channel.basic_cancel(self.consumer.tag(), BasicCancelOptions { nowait: false }).await?;
-        while let Some(Ok(message)) = self.consumer.next().await {
-            nack(&message.acker).await?;
-        }
-        Ok(())
     }
 
     /// Closes the channel explicitly, so that the server requeues at once, before the connection ends.

@@ -11,8 +11,11 @@ use tokio::sync::Mutex;
 
 use crate::bare::{Answer, Bare, End, Publisher};
 use crate::config::Config;
-use crate::message::{Target, encode};
+use crate::message::encode;
 use crate::refusal::Refusal;
+
+/// How many suspects are remembered. Further ones replace all: each is found again when the server refuses it again.
+const MOST: usize = 10_000;
 
 /// An exchange, to which a relay publishes the messages of an outbox: see [`RabbitMq::exchange`](crate::RabbitMq::exchange).
 pub struct Exchange {
@@ -22,7 +25,9 @@ pub struct Exchange {
     publishing: SinkConnection<Publisher>,
     /// The size of the largest message, once the server has refused a larger one.
     limit: AtomicUsize,
-    suspects: Suspects,
+    /// The ids of messages that were unconfirmed when the server closed a channel because of one of them, and did not say
+    /// which. Each is published by itself, until it is answered.
+    suspects: sync::Mutex<HashSet<u128>>,
     /// The connection of the suspects, of which one at a time is under way. Other messages do not wait for them.
     apart: SinkConnection<Publisher>,
     single: Mutex<()>,
@@ -36,7 +41,7 @@ impl Exchange {
             cloud_events: None,
             publishing: SinkConnection::new(Publisher::is_live),
             limit: AtomicUsize::new(usize::MAX),
-            suspects: Suspects::default(),
+            suspects: sync::Mutex::default(),
             apart: SinkConnection::new(Publisher::is_live),
             single: Mutex::default(),
         }
@@ -89,16 +94,23 @@ impl Exchange {
                 self.limit.fetch_min(limit, SeqCst);
                 self.check_size(message).err().unwrap_or_else(|| SinkError::broker(answer))
             }
-            Refusal::Message if unconfirmed == 1 => {
-                // Its next attempt would disturb others as well.
-                self.suspects.add(message);
-                SinkError::message(format!("{answer} (routing key `{}`)", message.to()))
-            }
             Refusal::Message => {
-                self.suspects.add(message);
+                // Also if it was the only one: its next attempt would disturb others.
+                let mut suspects = self.suspects();
+                if suspects.len() >= MOST {
+                    suspects.clear();
+                }
+                suspects.insert(message.id().as_u128());
+                if unconfirmed == 1 {
+                    return SinkError::message(format!("{answer} (routing key `{}`)", message.to()));
+                }
                 SinkError::broker(format!("{answer}. {unconfirmed} messages were unconfirmed; each is tried by itself"))
             }
         }
+    }
+
+    fn suspects(&self) -> MutexGuard<'_, HashSet<u128>> {
+        self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn place(&self) -> String {
@@ -106,11 +118,10 @@ impl Exchange {
     }
 
     async fn send(&self, publisher: &Publisher, message: &StagedMessage) -> Result<(), SinkError> {
-        let cloud_events = self.cloud_events.as_deref();
-        let target = Target { exchange: &self.name, cloud_events, frame_max: publisher.frame_max };
-        let answer = publisher.publish(encode(message, target)?).await;
+        let encoded = encode(message, &self.name, self.cloud_events.as_deref(), publisher.frame_max)?;
+        let answer = publisher.publish(encoded).await;
         if answer.is_ok() {
-            self.suspects.remove(message);
+            self.suspects().remove(&message.id().as_u128());
         }
         match answer {
             Ok(Answer::Stored) => Ok(()),
@@ -160,7 +171,7 @@ impl Sink for Exchange {
 
     async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
         self.check_size(message)?;
-        if !self.suspects.has(message) {
+        if !self.suspects().contains(&message.id().as_u128()) {
             let publisher = self.publishing.get(|ended| self.connect(ended)).await?;
             return self.send(&publisher, message).await;
         }
@@ -180,35 +191,5 @@ impl Sink for Exchange {
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exchange").field("name", &self.name).field("config", &self.config).finish_non_exhaustive()
-    }
-}
-
-/// How many messages are remembered. Further ones replace all: each is found again when the server refuses it again.
-const MOST: usize = 10_000;
-
-/// The messages that were unconfirmed when the server closed a channel because of one of them, and did not say which.
-/// Each is published by itself, until it is answered.
-#[derive(Default)]
-struct Suspects(sync::Mutex<HashSet<u128>>);
-
-impl Suspects {
-    fn add(&self, message: &StagedMessage) {
-        let mut ids = self.lock();
-        if ids.len() >= MOST {
-            ids.clear();
-        }
-        ids.insert(message.id().as_u128());
-    }
-
-    fn has(&self, message: &StagedMessage) -> bool {
-        self.lock().contains(&message.id().as_u128())
-    }
-
-    fn remove(&self, message: &StagedMessage) {
-        self.lock().remove(&message.id().as_u128());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashSet<u128>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

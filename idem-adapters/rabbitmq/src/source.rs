@@ -13,7 +13,6 @@ use tokio::time::timeout;
 
 use crate::acker::RabbitMqAcker;
 use crate::bare::{self, Bare, Kept};
-use crate::checks;
 use crate::config::Config;
 use crate::connection::Link;
 use crate::error::{self, silent};
@@ -131,6 +130,30 @@ impl Queue {
         }
     }
 
+    /// Refuses options that RabbitMQ cannot support, whatever the queues are.
+    fn check(&self, options: &SubscribeOptions) -> Result<(), Error> {
+        let (config, order) = (&self.config, options.order);
+        if !matches!(order, DeliveryOrder::None | DeliveryOrder::Queue) {
+            return Err(Error::Config(format!(
+                "RabbitMQ has neither partitions nor keys, so it cannot keep the order {order:?} of {}: ask for \
+                 DeliveryOrder::Queue, or for DeliveryOrder::None; messages that need no order among each other can go to \
+                 different queues",
+                self.place()
+            )));
+        }
+        if options.handler_timeout > config.consumer_timeout / 2 {
+            tracing::warn!(
+                queue = %self.name,
+                handler_timeout = ?options.handler_timeout,
+                consumer_timeout = ?config.consumer_timeout,
+                "RabbitMQ takes deliveries back that are unsettled for longer than its consumer timeout, and a delivery \
+                 may have to wait before its handler runs: raise consumer_timeout on the server (and say so by \
+                 .consumer_timeout), or lower the handler timeout"
+            );
+        }
+        Ok(())
+    }
+
     fn ended(&self, place: &str, source: impl Into<BoxError>) -> BoxError {
         Error::broker(format!("the subscription to {place} has ended"), source).into()
     }
@@ -241,28 +264,29 @@ impl Source for Queue {
     /// Checks each queue again each time: it may have been recreated with other arguments. One that is gone is an error, also
     /// if it was declared: its messages are lost.
     async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
-        checks::check(&self.config, &self.name, &self.place(), &options)?;
+        self.check(&options)?;
         self.leave().await;
         let limit = SUBSCRIBE.saturating_mul(u32::try_from(self.members.len()).unwrap_or(u32::MAX));
         let mut bare = Bare::open(&self.config).await?;
+        let host = bare.host;
         let looked = timeout(limit, async {
             for member in &mut self.members {
                 member.look(&self.config, &mut bare, options.order).await?;
             }
+            bare.close().await;
+            if self.is_unreadable {
+                self.take_out(&options).await?;
+            }
             Ok::<_, BoxError>(())
         });
-        if let Err(error) = looked.await.unwrap_or_else(|_| Err(silent(limit))) {
-            self.config.first.leave(bare.host);
+        if let Err(error) = looked.await.unwrap_or_else(|_| Err(silent(limit).into())) {
+            self.config.first.leave(host);
             return Err(error);
-        }
-        bare.close().await;
-        if self.is_unreadable {
-            timeout(limit, self.take_out(&options)).await.unwrap_or_else(|_| Err(silent(limit)))?;
         }
         let link = Link::open(&self.config, &self.name).await?;
         let host = link.host;
         let subscribed = timeout(limit, self.subscribe(link, &options)).await;
-        if let Err(error) = subscribed.unwrap_or_else(|_| Err(silent(limit))) {
+        if let Err(error) = subscribed.unwrap_or_else(|_| Err(silent(limit).into())) {
             self.config.first.leave(host);
             self.close().await;
             return Err(error);
@@ -356,12 +380,27 @@ mod tests {
     use crate::RabbitMq;
     use crate::request::Expected;
 
+    fn queue() -> Queue {
+        let options = RabbitMq::options("amqp://u:s3ntinel@h").consumer_timeout(Duration::from_secs(60));
+        let found = Found { arguments: FieldTable::default(), is_new: false };
+        let config = Arc::new(options.config().unwrap());
+        Queue::new(config, "orders".to_owned(), Request::new(Expected::Existing), found)
+    }
+
+    #[test]
+    fn a_handler_timeout_near_the_consumer_timeout_is_warned_about() {
+        for (seconds, warned) in [(30, false), (31, true)] {
+            let (text, subscriber) = idem_conformance::captured();
+            let options = SubscribeOptions::new("billing", 1).with_handler_timeout(Duration::from_secs(seconds));
+            tracing::subscriber::with_default(subscriber, || queue().check(&options)).unwrap();
+            let text = text.to_string();
+            assert_eq!(text.contains("WARN") && text.contains("orders"), warned, "{text}");
+        }
+    }
+
     #[test]
     fn a_queue_shows_no_password() {
-        let config = Arc::new(RabbitMq::options("amqp://u:s3ntinel@h").config().unwrap());
-        let request = Request::new(Expected::Existing);
-        let queue =
-            Queue::new(config, "orders".to_owned(), request, Found { arguments: FieldTable::default(), is_new: false });
+        let queue = queue();
         let ended = queue.ended(&queue.place(), "so");
         for text in [format!("{queue:?}"), ended.to_string(), format!("{ended:?}")] {
             assert!(text.contains("orders") && !text.contains("s3ntinel"), "{text}");

@@ -65,6 +65,22 @@ async fn a_new_group_that_begins_with_what_comes_waits_for_the_leader_of_each_pa
     topic.subscribe(subscribe_options(8)).await.unwrap();
 }
 
+/// An offset that does not exist would be committed, and its partition would stop.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_at_an_offset_waits_for_the_leader_of_each_partition_that_has_one() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic(TOPIC, 2, 1).unwrap();
+    let brokers = cluster.bootstrap_servers();
+    cluster.partition_leader(TOPIC, 1, None).unwrap();
+    let topic = kafka(&brokers).await.topic(TOPIC).await.unwrap().group(GROUP);
+    let mut topic = topic.start_at(TOPIC, 0, 7).start_at(TOPIC, 1, 0);
+    for said in ["cannot be found out", "has 0 to 0"] {
+        let error = topic.subscribe(subscribe_options(8)).await.unwrap_err();
+        assert!(format!("{error:?}").contains(said), "{error:?}");
+        cluster.partition_leader(TOPIC, 1, Some(1)).unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_that_a_broker_refuses_to_read_is_tried_again() {
     is_tried_again(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN).await;

@@ -14,9 +14,9 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::{AMQPScheme, AMQPUri};
 use tokio::time::timeout;
 
-use crate::attempts;
 use crate::config::Config;
-use crate::error;
+use crate::connection::to_a_host;
+use crate::error::{self, silent};
 
 use super::frames::{self, CHANNEL, Duplex, unexpected};
 use super::publisher::Publisher;
@@ -51,7 +51,7 @@ impl Bare {
     pub(crate) async fn publish(config: &Config, exchange: &str) -> Result<Publisher, Error> {
         let seconds = config.uri.query.heartbeat.unwrap_or_default();
         let mut bare = Self::open_with(config, &format!("exchange {exchange}"), seconds).await?;
-        let opened = timeout(CONNECT, bare.open_confirms(exchange)).await.unwrap_or_else(|_| Err(silent()));
+        let opened = timeout(CONNECT, bare.open_confirms(exchange)).await.unwrap_or_else(|_| Err(silent(CONNECT)));
         opened.map_err(|source| error::exchange(exchange, &config.address, answered(source)))?;
         let heartbeat = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
         Ok(Publisher::new(bare.stream, heartbeat, bare.host, bare.frame_max as usize))
@@ -60,9 +60,9 @@ impl Bare {
     async fn open_with(config: &Config, purpose: &str, heartbeat: u16) -> Result<Self, Error> {
         let login = |uri| async move {
             let login = timeout(CONNECT, Self::login(config, uri, purpose, heartbeat)).await;
-            login.unwrap_or_else(|_| Err(silent())).map_err(answered)
+            login.unwrap_or_else(|_| Err(silent(CONNECT))).map_err(answered)
         };
-        let (bare, host, _) = attempts::connect(config, login).await?;
+        let (bare, host, _) = to_a_host(config, login).await?;
         Ok(Self { host, ..bare })
     }
 
@@ -210,8 +210,4 @@ pub(super) fn answered(error: io::Error) -> lapin::Error {
         Ok(answer) => ErrorKind::ProtocolError(answer).into(),
         Err(error) => error.into(),
     }
-}
-
-fn silent() -> io::Error {
-    io::Error::other(format!("no answer within {} seconds", CONNECT.as_secs()))
 }

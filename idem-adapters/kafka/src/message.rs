@@ -13,11 +13,6 @@ const EVENT_TYPE: &str = "event-type";
 /// The prefix of the attributes of a CloudEvent.
 const CLOUD_EVENT: &str = "ce_";
 
-/// What a record takes besides its key, its value and its headers, and each header besides its name and its value: the
-/// most that the client adds.
-const RECORD: usize = 64;
-const EACH_HEADER: usize = 10;
-
 /// Returns the record of a message, which is sent to a partition of its key's. It has no time: the client sets the
 /// present one. With the time at which it was staged, a broker would remove a message that had waited for longer than
 /// the topic's retention.
@@ -66,14 +61,6 @@ pub(crate) fn check_topic(name: &str) -> Result<(), SinkError> {
     Err(SinkError::message(format!(
         "{name:?} is not the name of a topic: it has 1 to 249 letters and digits of ASCII, dots, underscores and hyphens"
     )))
-}
-
-/// Returns the size of a record at most, in bytes.
-pub(crate) fn size(message: &StagedMessage, headers: &OwnedHeaders) -> usize {
-    use rdkafka::message::Headers;
-    let header = |header: Header<'_, &[u8]>| header.key.len() + header.value.map_or(0, <[u8]>::len) + EACH_HEADER;
-    let key = message.key().map_or(0, |key| key.as_bytes().len());
-    message.payload().len() + key + headers.iter().map(header).sum::<usize>() + RECORD
 }
 
 #[cfg(test)]
