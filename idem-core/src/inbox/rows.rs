@@ -1,7 +1,6 @@
 //! Runs rows that were taken from the inbox: together as a batch, and then one by one.
 
 use std::pin::pin;
-use std::slice;
 
 use crate::caught::dropped;
 use crate::external::{CallLimits, without_kind};
@@ -106,10 +105,10 @@ impl<S: Store> Pipeline<S> {
             _ => {}
         }
         let mut work = Work::of_row(route, row);
-        let ended = self.run(slice::from_mut(&mut work), running).await.pop();
+        let ended = self.run_one(&mut work, running).await;
         // The drop of a message is user code, and the record may take as long as an outage.
         dropped("a message", work);
-        ended
+        Some(ended)
     }
 
     /// Sends a replayed row that has no key back through decode and key.
