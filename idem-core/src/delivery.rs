@@ -17,7 +17,7 @@ mod rare;
 
 /// One delivery of a message: its payload, its headers and the broker's metadata.
 ///
-/// The same message can be delivered many times; idem tells such redeliveries from new messages. As a handler's
+/// The same message can be delivered many times; idem distinguishes such redeliveries from new messages. As a handler's
 /// parameter, `Delivery` is a copy (the payload is shared, not copied).
 ///
 /// ```

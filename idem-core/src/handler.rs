@@ -95,8 +95,8 @@ pub trait Handler: Send + Sync + 'static {
     /// No key can be created; the message becomes a dead letter with reason `no key`.
     fn key(message: &Self::Message, delivery: &Delivery) -> Result<Key, KeyError>;
 
-    /// Returns the fingerprint, which tells a copy from another message with the same key. By default it is a hash of
-    /// the payload, or a fixed value for a tombstone.
+    /// Returns the fingerprint, which distinguishes a copy from another message with the same key. By default it is a
+    /// hash of the payload, or a fixed value for a tombstone.
     fn fingerprint(delivery: &Delivery) -> Fingerprint {
         Fingerprint::of_delivery(delivery)
     }

@@ -100,13 +100,13 @@ pub trait Sink: Send + Sync + 'static {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SinkError {
-    /// The broker, or the sink, refuses this message: it is too large, unroutable, or has a value that the broker cannot
-    /// carry. The failure is charged to the message: it is tried again later, a limited number of times, while messages
-    /// of other keys pass. Then it becomes a dead letter of the outbox.
+    /// The broker, or the sink, rejects this message: it is too large, unroutable, or has a value that the broker
+    /// cannot carry. The failure counts as an attempt: the message is tried again later, a limited number of times,
+    /// while messages of other keys pass. Then it becomes a dead letter of the outbox.
     #[error("the message was refused: {0}")]
     Message(#[source] BoxError),
     /// The broker did not answer, answered that it is unable to store anything at present, or the connection is lost. No
-    /// message is charged, and the relay tries again until it is confirmed.
+    /// attempt is counted, and the relay tries again until the message is confirmed.
     #[error("the broker is unavailable: {0}")]
     Broker(#[source] BoxError),
 }

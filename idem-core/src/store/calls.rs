@@ -110,7 +110,7 @@ impl CallResult {
     }
 }
 
-/// What an operator decides about a dead row whose handler makes an external call, after a look at the provider.
+/// What an operator decides about a dead row whose handler makes an external call, after a search at the provider.
 ///
 /// ```
 /// # use idem_core::store::{CallAnswer, Resolution};

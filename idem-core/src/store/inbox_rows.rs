@@ -60,10 +60,11 @@ pub trait InboxRows: Transactions {
         lease: Duration,
     ) -> impl Future<Output = Answer<Vec<Row>>> + Send;
 
-    /// Takes at most `limit` due rows of these callers, the oldest first: sets the token, a lease, and, where the row has none,
-    /// a key and the time and name of the first call; and counts a call that begins. A row whose time it has set has
-    /// [`is_first_call`](Row::is_first_call), also if it is read again by the token: a store keeps the token that has set it.
-    /// Rows that another transaction has locked are skipped. The rows tell how long they had been due ([`waited`](Row::waited)).
+    /// Takes at most `limit` due rows of these callers, the oldest first: sets the token, a lease, and, where the row
+    /// has none, a key and the time and name of the first call; and counts a call that begins. A row whose time it has
+    /// set has [`is_first_call`](Row::is_first_call), also if it is read again by the token: a store keeps the token
+    /// that has set it. Rows that another transaction has locked are skipped. The rows say how long they had been due
+    /// ([`waited`](Row::waited)).
     ///
     /// `since`: only rows that became due within this time, if that makes the search faster; `None`: all due rows.
     fn take_calls(

@@ -43,7 +43,7 @@ pub const LOCAL_CONFLICT: &str = "another message was already claimed under the 
 pub struct OutboxRow {
     /// The order in which messages were staged.
     pub id: i64,
-    /// The message. Its attempt is the number of failures that were charged to it, and one.
+    /// The message. Its attempt is the number of failures that counted, and one.
     pub message: StagedMessage,
     /// How long ago it was staged.
     pub age: Duration,
@@ -59,7 +59,7 @@ pub enum LeaseRequest {
     /// free if nobody has it, if it has ended, or if it ends later than after the length with which it was taken: then the
     /// clock was set back since.
     Hold(Duration),
-    /// Gives it back, if it is held under the token.
+    /// Releases it, if it is held under the token.
     Release,
     /// Takes nothing, and records that a relay of the outbox runs.
     Show,

@@ -69,7 +69,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Answer<Vec<Option<ExistingClaim>>>> + Send;
 
     /// Sets the claim back to waiting, because an inbox row is about to own it, if it still is as the transaction with
-    /// this ticket left it. `false` if it is not: its row was written before, and the answer was lost; since then, an
+    /// this handle left it. `false` if it is not: its row was written before, and the answer was lost; since then, an
     /// operator may have replayed or discarded the message.
     fn reopen(
         &self,
@@ -87,7 +87,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// guarded without either, and commits. Any other transaction is not checked.
     fn commit(&self, txn: Self::Txn) -> impl Future<Output = CommitResult> + Send;
 
-    /// Tells what the error of a handler says about its transaction. An error that hides its sources is an ordinary one.
+    /// Classifies the error of a handler by its transaction. An error that hides its sources is an ordinary one.
     ///
     /// `txn`: that of the handler, before its [`rollback`](Self::rollback); `None` behind it. If the error says that its session
     /// is outdated, so that the same statements fail in it each time, the store closes the connection behind the rollback,
