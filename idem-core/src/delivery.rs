@@ -129,11 +129,11 @@ impl Delivery {
         self
     }
 
-    /// Sets the position of the message at the broker (topic/partition/offset, stream/sequence). No other message from the same
-    /// [source](Self::source) may ever have it, even after the stream was deleted and created again: add the time at which the
-    /// broker stored the message. A handler whose key is the position would take the other message for a copy. If the other one
-    /// has the same key and content, its external call would be made under the [key](crate::OutboundKey) of the first one, and
-    /// have no effect.
+    /// Sets the position of the message at the broker (topic/partition/offset, stream/sequence). No other message from
+    /// the same [source](Self::source) may ever have it, even after the stream was deleted and created again: add the
+    /// time at which the broker stored the message. A handler whose key is the position would treat the other message
+    /// as a copy. If the other one has the same key and content, its external call would be made under the
+    /// [key](crate::OutboundKey) of the first one, and have no effect.
     pub fn with_position(mut self, position: Option<String>) -> Self {
         self.position = position;
         self

@@ -56,7 +56,7 @@ pub trait Handler: Send + Sync + 'static {
     /// Whether what it writes is idempotent by itself: it leaves the same rows however often, and in whichever order, its
     /// messages are handled. `#[idempotent(.., natural)]` sets it. A first delivery then runs without a claim, so a copy of
     /// it runs again. Its key and fingerprint still identify its rows in the inbox. In a worker with an order each message
-    /// takes a claim nevertheless.
+    /// has a claim nevertheless.
     const NATURAL: bool = false;
 
     /// Whether its key, or a part of it, is the message's position at the broker. `#[idempotent]` sets it for a key

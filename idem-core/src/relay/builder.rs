@@ -122,7 +122,7 @@ impl<S: Store, K: Sink> Relay<S, K> {
         self
     }
 
-    /// Sets when and how often a message is published again that the broker has refused. By default it becomes a dead
+    /// Sets when and how often a message is published again that the broker has rejected. By default it becomes a dead
     /// letter after 10 attempts, which take 8.5 to 17 minutes, by the jitter. Messages of its key wait meanwhile, and others
     /// pass. Failures of the broker count as no attempt.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
@@ -163,7 +163,7 @@ impl<S: Store, K: Sink> Relay<S, K> {
     }
 
     /// Runs until `shutdown` completes, and then drains: it publishes nothing more, waits for the confirms of what is
-    /// published, deletes that, and gives its lease back, so that another relay goes on at once.
+    /// published, deletes that, and releases its lease, so that another relay goes on at once.
     ///
     /// Dropping the future ends the relay at once, like a crash, without harm: what was not deleted is published again,
     /// by another relay once the lease has ended.

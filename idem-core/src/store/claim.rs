@@ -114,7 +114,7 @@ pub(crate) const UNBEGUN: &str = "a `begin()` of a nested transaction has failed
                                   for example), upon which sqlx rolls back the whole transaction: limit the time of the \
                                   handler as a whole, by its timeout";
 
-/// The state of a transaction behind a handler, as [`check_between`](super::Transactions::check_between) finds it.
+/// The state of a transaction after a handler, as [`check_between`](super::Transactions::check_between) finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TxnState {

@@ -23,8 +23,8 @@ pub trait OutboxRows: Transactions {
     /// [`Error::Database`] if the database cannot be used.
     fn register_outbox(&self, name: &str) -> impl Future<Output = Result<OutboxId, Error>> + Send;
 
-    /// Stages messages, in memory: [`commit`](Transactions::commit) writes them behind its guard. If it does nothing, they are
-    /// dropped.
+    /// Stages messages, in memory: [`commit`](Transactions::commit) writes them after its guard. If it does nothing,
+    /// they are dropped.
     ///
     /// `outgoing` for relays: in their order, and behind those that were staged before.
     ///

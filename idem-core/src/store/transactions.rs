@@ -89,9 +89,9 @@ pub trait Transactions: Clone + Send + Sync + 'static {
 
     /// Classifies the error of a handler by its transaction. An error that hides its sources is an ordinary one.
     ///
-    /// `txn`: that of the handler, before its [`rollback`](Self::rollback); `None` behind it. If the error says that its session
-    /// is outdated, so that the same statements fail in it each time, the store closes the connection behind the rollback,
-    /// instead of lending it to the next message.
+    /// `txn`: that of the handler, before its [`rollback`](Self::rollback); `None` after it. If the error says that its
+    /// session is outdated, so that the same statements fail in it each time, the store closes the connection after the
+    /// rollback, instead of lending it to the next message.
     fn classify_error(&self, txn: Option<&mut Self::Txn>, error: &(dyn std::error::Error + 'static)) -> ErrorClass;
 
     /// Rolls back. [`StoreError::ConnectionLost`](super::StoreError::ConnectionLost) means that the connection is lost; the transaction then ends by

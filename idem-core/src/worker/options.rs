@@ -322,7 +322,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// `concurrency` is then only the prefetch. Deliveries that are available are stored together, up to 100 messages
     /// per commit.
     ///
-    /// The cost is one row written and deleted per message, one commit per batch stored and one per batch taken, and
+    /// The cost is one row written and deleted per message, one commit per batch stored and one per batch fetched, and
     /// therefore a few milliseconds from the delivery to the handler (the histogram `idem_inbox_wait_seconds`).
     /// Messages run in no particular order. A worker on another machine finds rows stored here only when it polls
     /// ([`poll_interval`](Self::poll_interval)).
@@ -365,7 +365,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self.set(|settings| settings.max_payload = bytes)
     }
 
-    /// Sets how long a row taken from the inbox stays leased to this worker before it runs; 10 seconds by default.
+    /// Sets how long a row fetched from the inbox stays leased to this worker before it runs; 10 seconds by default.
     /// While it runs, the row is locked. After a crash, the row waits until the lease expires. Zero is an error.
     pub fn lease_duration(self, lease: Duration) -> Self {
         self.set(|settings| settings.lease = lease)
