@@ -95,7 +95,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     fn classify_error(&self, txn: Option<&mut Self::Txn>, error: &(dyn std::error::Error + 'static)) -> ErrorClass;
 
     /// Rolls back. [`StoreError::ConnectionLost`](super::StoreError::ConnectionLost) means that the connection is lost; the transaction then ends by
-    /// itself. If a claim was inserted, a row was started or the transaction is guarded, the result tells
+    /// itself. If a claim was inserted, a row was started or the transaction is guarded, the result shows
     /// whether the handler had committed it before it failed.
     fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Answer<RollbackResult>> + Send;
 
