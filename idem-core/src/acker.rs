@@ -32,7 +32,7 @@ use crate::BoxError;
 /// }
 /// ```
 pub trait Acker: Send + 'static {
-    /// Tells the broker that the database has taken over the message. Called only after a commit.
+    /// Reports to the broker that the database has taken over the message. Called only after a commit.
     ///
     /// If the future is dropped, the result is unknown. This is harmless: a redelivery finds the claim. The worker
     /// drops the future after 10 seconds, so an ack that is never answered blocks a worker task for no longer than

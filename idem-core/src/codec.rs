@@ -87,13 +87,13 @@ pub trait Codec<M>: Send + Sync + 'static {
     /// Fetches what decoding this delivery needs. Called only after [`decode`](Self::decode) has returned
     /// [`DecodeError::unprepared`]; does nothing by default.
     ///
-    /// Of the messages of a handler, one prepares at a time. The others that need a preparation wait for it, outside the
-    /// worker's tasks, and are then decoded again. It must not block its thread, nor abort: a message is not charged for
-    /// the end of a process that prepares for it. The future is dropped at the
+    /// Of the messages of a handler, one prepares at a time. The others that need a preparation wait for it, outside
+    /// the worker's tasks, and are then decoded again. It must not block its thread, nor abort: the end of a process
+    /// during a preparation counts as no attempt. The future is dropped at the
     /// [timeout](crate::Worker::prepare_timeout), when the worker drains, and when the broker takes the delivery back.
     ///
     /// # Errors
-    /// [`PrepareError`] tells whether the message or the service is at fault. Only the former makes a dead letter. The
+    /// [`PrepareError`] says whether the message or the service is at fault. Only the former makes a dead letter. The
     /// latter, like a call that times out, is retried with a growing delay, which is that of the handler, and does not count
     /// as an attempt. A panic is
     /// the message's fault.
@@ -174,7 +174,7 @@ pub enum PrepareError {
     /// The message is at fault, for example because it names a schema that does not exist. It can never be decoded, and
     /// becomes a dead letter with reason `undecodable` and this error.
     Undecodable(BoxError),
-    /// The service is at fault: it is unavailable, or refuses every request. The message is held, unacked or in the
+    /// The service is at fault: it is unavailable, or rejects every request. The message is parked, unacked or in the
     /// inbox, and retried with a growing delay of up to a minute. This does not count as an attempt and never makes a
     /// dead letter.
     Unavailable(BoxError),

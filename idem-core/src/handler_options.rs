@@ -84,8 +84,8 @@ impl<C> HandlerOptions<C> {
     }
 
     /// Makes the handler take [local messages](crate::Outbox::local) only, and no delivery of the source. It then needs
-    /// no event type or subject that tells it from the worker's other handlers, and its key may be one that the source
-    /// does not have.
+    /// no event type or subject that distinguishes it from the worker's other handlers, and its key may be one that the
+    /// source does not have.
     ///
     /// ```
     /// # use idem_core::{Handler, HandlerOptions, HasConnection, Source, Store, Worker};
@@ -109,7 +109,7 @@ impl<C> HandlerOptions<C> {
     /// Names that the handler had before, as `#[idempotent(.., formerly = "..")]` does: they are one handler, so messages
     /// that were processed under an old name are duplicates under the new one, and after a rollback as well.
     ///
-    /// If the handler has processed messages under both names, the worker does not start, and the error has the cure.
+    /// If the handler has processed messages under both names, the worker does not start, and the error has the remedy.
     pub fn formerly(mut self, names: &'static [&'static str]) -> Self {
         self.limits.formerly = names;
         self

@@ -18,7 +18,7 @@ impl Outbox {
     /// delivery has (a position, a header that is not set), it is the message id, which is derived as that of a
     /// [published](Self::publish) message. A message whose key was claimed before, and whose claim is still kept, is skipped,
     /// or a dead letter, `conflict`, if the other one had another payload. While another transaction holds that claim, this
-    /// handler is rolled back and run again later, uncharged.
+    /// handler is rolled back and run again later, without an attempt.
     ///
     /// ```
     /// # use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Outbox};

@@ -152,7 +152,7 @@ reasons! {
     /// The handler ran COMMIT: some of its writes may be committed. It can be replayed only by force.
     Committed = "committed by its handler",
     /// Whether its external call had an effect is unknown, and calling again could repeat the effect.
-    /// [`Inbox::resolve`](crate::Inbox::resolve) tells idem what became of it.
+    /// [`Inbox::resolve`](crate::Inbox::resolve) records its outcome.
     Unresolved = "unresolved",
 }
 

@@ -9,7 +9,7 @@ use crate::plan::Plan;
 /// Why a subscription delivers nothing more. Every later call returns it again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// A configuration error. The text names the cure.
+    /// A configuration error. The text names the remedy.
     Refused(String),
     /// A broker error: the operation that failed, and the client's reason.
     Broker(String, String),

@@ -98,7 +98,7 @@
 //!   After a worker's second loss within ten minutes, or within 20 ack waits if that is longer, idem searches the
 //!   unsettled messages for them and makes them dead letters (`unrepresentable`, with the raw headers in
 //!   `idem-nats-headers`). This requires `$JS.API.STREAM.MSG.GET.ORDERS` and, in another domain, an earlier message that could be read;
-//!   otherwise the message must be deleted from the stream by hand, and the error says so.
+//!   otherwise somebody must delete the message from the stream, and the error says so.
 //! * A server of version 2.9 may redeliver a message without counting it if the process that had it was killed: it is
 //!   then not marked as redelivered.
 //! * The server's `max_payload` limits the payload, to 1 MiB by default.

@@ -103,10 +103,10 @@ impl Nats {
     /// A message costs one request and its answer; any number may be under way on the one connection. Publishing is cancel
     /// safe: a call that is dropped was published or not, and neither fails nor confirms another.
     ///
-    /// When the relay starts, some stream must have subjects with the prefix. The login must be allowed to publish to the
-    /// subjects and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`]; `$JS.API.STREAM.NAMES` is for the
-    /// check, and to tell a stream without a leader from a subject that no stream has: without it, messages are charged
-    /// during an election. `$JS.API.STREAM.LIST` is for the warnings.
+    /// When the relay starts, some stream must have subjects with the prefix. The login must be allowed to publish to
+    /// the subjects and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`]; `$JS.API.STREAM.NAMES` is for
+    /// the check, and to distinguish a stream without a leader from a subject that no stream has: without it, attempts
+    /// count during an election. `$JS.API.STREAM.LIST` is for the warnings.
     ///
     /// ```no_run
     /// # fn jetstream(nats: idem_nats::Nats) {

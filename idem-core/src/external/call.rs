@@ -66,18 +66,19 @@ pub trait External: Send + Sync + 'static {
     /// Whether [`reconcile`](Self::reconcile) can be asked.
     const RECONCILES: bool = false;
 
-    /// The provider is asked at the earliest this long after the last call under the key can have begun; two minutes by default.
-    /// A network, a proxy or the provider's own queue can hold a request for longer than its client waits, and a list can lag
-    /// behind: an answer [`Found::NotThere`](crate::Found::NotThere) that comes too early permits a second effect.
+    /// The provider is asked at the earliest this long after the last call under the key can have begun; two minutes by
+    /// default. A network, a proxy or the provider's own queue can delay a request for longer than its client waits,
+    /// and a list can lag behind: an answer [`Found::NotThere`](crate::Found::NotThere) that comes too early permits a
+    /// second effect.
     const ASK_AFTER: Duration = Duration::from_secs(120);
 
     /// The message of the handler.
     type Message: Send + Sync + 'static;
 
-    /// The parameters beside the message: `()`, or a tuple of extractors. With a [`KEY_LIFE`](Self::KEY_LIFE), one of them has
-    /// to be the [`OutboundKey`](crate::OutboundKey), or a type of your own that extracts it and sets
-    /// [`Param::NEEDS_CALL`]: a call that sends no key would be charged again when it is repeated, so a worker with such a
-    /// call refuses to start.
+    /// The parameters besides the message: `()`, or a tuple of extractors. With a [`KEY_LIFE`](Self::KEY_LIFE), one of
+    /// them has to be the [`OutboundKey`](crate::OutboundKey), or a type of your own that extracts it and sets
+    /// [`Param::NEEDS_CALL`]: a call that sends no key would be charged again when it is repeated, so a worker with
+    /// such a call refuses to start.
     type Params: Param;
 
     /// The answer. It is stored as JSON.
@@ -179,9 +180,9 @@ impl CallError {
         Self { doubt: Doubt::NotDone, error: error.into() }
     }
 
-    /// No further call under this key can succeed, for example because the provider has stored an error for it. The message
-    /// is a dead letter, `permanent`. After a look at the provider, [`Inbox::resolve`](crate::Inbox::resolve) gives it an
-    /// answer or another key.
+    /// No further call under this key can succeed, for example because the provider has stored an error for it. The
+    /// message is a dead letter, `permanent`. After a search at the provider, [`Inbox::resolve`](crate::Inbox::resolve)
+    /// gives it an answer or another key.
     pub fn permanent(error: impl Into<BoxError>) -> Self {
         Self { doubt: Doubt::Permanent, error: error.into() }
     }

@@ -32,7 +32,7 @@ use super::erased::{CallLimits, CallReply, Calling, ErasedCall};
 pub struct Called<T>(pub T);
 
 /// The answer of the call `C`, for the message `M` of the handler, among the [`Params`](crate::Handler::Params) of a handler
-/// that is implemented by hand: with it, the call is made before the handler runs. A handler has at most one of them, or the
+/// without the attribute: with it, the call is made before the handler runs. A handler has at most one of them, or the
 /// worker refuses to start. `#[idempotent(.., call = ..)]` adds it.
 pub struct CalledBy<C: External, M = <C as External>::Message> {
     answer: C::Answer,

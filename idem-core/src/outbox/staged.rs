@@ -87,7 +87,7 @@ impl StagedMessage {
         self.staged_at
     }
 
-    /// How often it has been published, this time included, as far as failures were charged to it: starting at 1. A
+    /// How often it has been published, this time included, as far as failures counted as attempts: starting at 1. A
     /// message that is published again after a crash has the same number.
     pub fn attempt(&self) -> u32 {
         self.attempt

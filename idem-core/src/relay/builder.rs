@@ -113,18 +113,18 @@ impl<S: Store, K: Sink> Relay<S, K> {
         Self { name: name.into(), store, sink, settings: RelaySettings::default(), health: Health::new() }
     }
 
-    /// Sets how many messages may be published at once; 500 by default, and one of each key. Up to 20 times as many are kept
-    /// in memory, from 1,000 to 100,000, and no more than about 64 MiB of payloads and headers, beside those of one read. Of those
-    /// that wait for their next attempt, or for their destination, only the ids and keys are kept: of up to 100 times as many, from
-    /// 1,000 to 50,000.
+    /// Sets how many messages may be published at once; 500 by default, and one of each key. Up to 20 times as many are
+    /// kept in memory, from 1,000 to 100,000, and no more than about 64 MiB of payloads and headers, besides those of
+    /// one read. Of those that wait for their next attempt, or for their destination, only the ids and keys are kept:
+    /// of up to 100 times as many, from 1,000 to 50,000.
     pub fn concurrency(mut self, messages: usize) -> Self {
         self.settings.concurrency = messages;
         self
     }
 
-    /// Sets when and how often a message is published again that the broker has refused. By default it becomes a dead
+    /// Sets when and how often a message is published again that the broker has rejected. By default it becomes a dead
     /// letter after 10 attempts, which take 8.5 to 17 minutes, by the jitter. Messages of its key wait meanwhile, and others
-    /// pass. Failures of the broker are not charged to any message.
+    /// pass. Failures of the broker count as no attempt.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.settings.retry = policy;
         self
@@ -163,7 +163,7 @@ impl<S: Store, K: Sink> Relay<S, K> {
     }
 
     /// Runs until `shutdown` completes, and then drains: it publishes nothing more, waits for the confirms of what is
-    /// published, deletes that, and gives its lease back, so that another relay goes on at once.
+    /// published, deletes that, and releases its lease, so that another relay goes on at once.
     ///
     /// Dropping the future ends the relay at once, like a crash, without harm: what was not deleted is published again,
     /// by another relay once the lease has ended.
@@ -172,7 +172,7 @@ impl<S: Store, K: Sink> Relay<S, K> {
     /// At the start: settings that cannot work, a database that cannot be used, or what
     /// [`Sink::open`] says that no message can change. Once the relay runs, only `shutdown` ends it,
     /// or a sink that panics at several messages in a row: then it drains and returns [`Error::Panicked`]. A panic at one
-    /// message is charged to it, as if the broker had refused it.
+    /// message counts as an attempt, as if the broker had rejected it.
     pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
         super::run::until(self, shutdown).await
     }

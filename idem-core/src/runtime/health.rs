@@ -108,9 +108,9 @@ impl Health {
     }
 
     /// Returns whether the database accepts idem's work. `false` while it does not answer, rejects writes (disk full,
-    /// read-only, missing table), or refuses every message that is held, so that no further one can be taken. A single
-    /// lost connection changes nothing as long as the database answers. While it answers and rejects writes, work is tried
-    /// again after 0.1 to 30 seconds, and for the moment of each try this is `true`.
+    /// read-only, missing table), or refuses every message that is parked, so that no further one can be received. A
+    /// single lost connection changes nothing as long as the database answers. While it answers and rejects writes,
+    /// work is tried again after 0.1 to 30 seconds, and for the moment of each try this is `true`.
     pub fn database(&self) -> bool {
         self.all(|state| state.database.load(Relaxed))
     }

@@ -8,7 +8,7 @@ use super::Identity;
 /// Returns the first key of the call for a message from a stream. `namespace` is that of its handler, `call` the name of the
 /// call, and `at` the source and the position of the message.
 ///
-/// A rewound stream delivers the message at the same position. So it has the same key behind a restored backup, and the
+/// A rewound stream delivers the message at the same position. So it has the same key after a restored backup, and the
 /// provider recognizes a call that was made since. No other message is ever at that position
 /// ([`with_position`](crate::Delivery::with_position)). So one with the same key and content, which comes after the claim of
 /// this one was pruned, has another key and its own effect. The name of the call is part of the hash because another call is
@@ -28,7 +28,7 @@ pub(crate) fn first_provider_key(namespace: Uuid, call: &str, at: (&str, &str), 
 ///
 /// It is derived from that key, and is not random: if a backup from before is restored, and the person decides so once more, the
 /// provider recognizes a call that was made under it since. It must never change: the first 16 bytes of the SHA-256 of a text
-/// and the key, in the form of a random UUID (version 4), since some providers take no other.
+/// and the key, in the form of a random UUID (version 4), since some providers accept no other.
 ///
 /// ```
 /// # use idem_core::store::next_provider_key;

@@ -7,11 +7,11 @@ use crate::Reason;
 
 use super::{CallAnswer, HandlerId, Row};
 
-/// The rows of a take.
+/// The rows of a fetch.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TakenCalls {
-    /// The rows that were taken.
+    /// The rows that were fetched.
     pub rows: Vec<Row>,
     /// When the store had its connection, or was the writer, and had not yet sent the statement by which the database dates the
     /// leases: none of them began before. A call has to be sent within a part of its lease, and counts from here, so that it
@@ -20,7 +20,7 @@ pub struct TakenCalls {
 }
 
 impl TakenCalls {
-    /// The rows of a take that had its connection at this time.
+    /// The rows of a fetch that had its connection at this time.
     pub fn new(rows: Vec<Row>, since: Instant) -> Self {
         Self { rows, since }
     }
@@ -51,7 +51,7 @@ impl LeftCalls {
 pub struct Caller {
     /// The handler.
     pub handler: HandlerId,
-    /// How long a row stays taken for a call: longer than the call can take.
+    /// The lease of a row for a call, longer than the call can take.
     pub lease: Duration,
     /// The name of its call, which is stored with a row whose first call it is. That of one whose provider knows no keys says so.
     pub name: Cow<'static, str>,
@@ -110,7 +110,7 @@ impl CallResult {
     }
 }
 
-/// What an operator decides about a dead row whose handler makes an external call, after a look at the provider.
+/// What an operator decides about a dead row whose handler makes an external call, after a search at the provider.
 ///
 /// ```
 /// # use idem_core::store::{CallAnswer, Resolution};
@@ -144,8 +144,9 @@ impl Resolution {
     }
 }
 
-/// Returns how long ago the first call under the key of a row began, as of its take; `None` if the first one is about to
-/// begin. If the clock of the database has gone back since, the key counts as older than any other: nothing is known of it.
+/// Returns how long ago the first call under the key of a row began, as of its fetch; `None` if the first one is about
+/// to begin. If the clock of the database has gone back since, the key counts as older than any other: nothing is known
+/// of it.
 pub(crate) fn called_for(row: &Row, lease: Duration) -> Option<Duration> {
     if row.is_first_call {
         return None;

@@ -66,7 +66,7 @@ pub enum Claimed {
         /// although it has no claim.
         pruned_through: Option<SystemTime>,
     },
-    /// There is a committed claim with this key, and it tells whether it belongs to this message. `None`: the statement
+    /// There is a committed claim with this key, and it shows whether it belongs to this message. `None`: the statement
     /// did not read it, because it was committed only while the statement ran, or because the store reads claims in a
     /// statement of their own.
     Found(Option<ExistingClaim>),
@@ -114,7 +114,7 @@ pub(crate) const UNBEGUN: &str = "a `begin()` of a nested transaction has failed
                                   for example), upon which sqlx rolls back the whole transaction: limit the time of the \
                                   handler as a whole, by its timeout";
 
-/// The state of a transaction behind a handler, as [`check_between`](super::Transactions::check_between) finds it.
+/// The state of a transaction after a handler, as [`check_between`](super::Transactions::check_between) finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TxnState {
@@ -137,8 +137,8 @@ pub enum ErrorClass {
     Race,
     /// The same by a deadlock (40P01), which always involves another transaction.
     Deadlock,
-    /// Its session is outdated, and its message runs again at once in another one, uncharged. It is ordinary if the session was
-    /// new, for then the next one would have the same error.
+    /// Its session is outdated, and its message runs again at once in another one, without an attempt. It is ordinary
+    /// if the session was new, for then the next one would have the same error.
     Outdated,
 }
 
@@ -154,7 +154,7 @@ pub enum CommitResult {
     /// undone; nothing of the claim was written. On PostgreSQL also: by a COMMIT that was refused in a batch.
     RolledBack,
     /// The handler had ended the transaction by COMMIT: the claim, and the handler's writes up to that point, are
-    /// committed. The ticket is that of this transaction.
+    /// committed. The handle is that of this transaction.
     CommittedEarly(Box<Ticket>),
     /// The handler had run COMMIT, which SQLite refused; nothing was written.
     CommitRefused,
@@ -165,13 +165,13 @@ pub enum CommitResult {
     Retry(BoxError),
     /// Another transaction holds the claim of a [local message](super::LocalMessage) for longer than the lock timeout of
     /// idem's own statements; nothing was written. A new transaction succeeds once that one has ended, which may take as
-    /// long as a handler. No message is charged.
+    /// long as a handler. No attempt is counted.
     Busy(BoxError),
     /// There was no response ([`StoreError::ConnectionLost`]), or an unreliable one ([`StoreError::Unavailable`]): the
-    /// transaction may have committed or not. The connection is closed. The claim tells which.
+    /// transaction may have committed or not. The connection is closed. The claim shows which.
     Unknown(StoreError),
     /// The connection was lost before COMMIT was sent or run: nothing was written, unless the handler had run COMMIT. The
-    /// ticket tells.
+    /// transaction handle shows which.
     NotSent(StoreError, Option<Box<Ticket>>),
 }
 
@@ -192,7 +192,7 @@ impl CommitResult {
     }
 }
 
-/// Identifies a transaction for other connections.
+/// A transaction handle: identifies a transaction for other connections.
 ///
 /// The number alone is not enough: after a crash, a server reuses the numbers of transactions that had not yet written
 /// anything to its log. If the claim does not belong to that transaction, nothing of it is in the database.

@@ -15,7 +15,7 @@ pub struct StoreFacts {
     pub connections: ConnectionShares,
     /// Wakes the relays of this process.
     pub bell: Bell,
-    /// What stands in front of the name of a table in a statement, and behind it.
+    /// The text before the name of a table in a statement, and the text after it.
     pub around_table: [String; 2],
     /// The database's clock in a statement.
     pub now: &'static str,

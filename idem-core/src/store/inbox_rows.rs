@@ -1,4 +1,4 @@
-//! The inbox rows: inserting, taking, starting them and recording results.
+//! The inbox rows: inserting, fetching, starting them and recording results.
 
 use std::time::{Duration, Instant};
 
@@ -28,11 +28,11 @@ pub trait InboxRows: Transactions {
         identities: &[&Identity],
     ) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Deletes taken rows. The results are in the order given: `false` if the row no longer has this token, because the lease
-    /// was lost. [`Processed`](ClaimState::Processed): their handlers run, so it sets the `processed_at` of their claims, in one
-    /// statement if the database supports it. If it is more than one row, the store then has to refuse every COMMIT of a
-    /// handler, as after [`claim`](Transactions::claim). [`Waiting`](ClaimState::Waiting): other rows take their places, and the
-    /// claims stay as they are.
+    /// Deletes fetched rows. The results are in the order given: `false` if the row no longer has this token, because
+    /// the lease was lost. [`Processed`](ClaimState::Processed): their handlers run, so it sets the `processed_at` of
+    /// their claims, in one statement if the database supports it. If it is more than one row, the store then has to
+    /// refuse every COMMIT of a handler, as after [`claim`](Transactions::claim). [`Waiting`](ClaimState::Waiting):
+    /// other rows take their places, and the claims stay as they are.
     fn start(
         &self,
         txn: &mut Self::Txn,
@@ -51,7 +51,7 @@ pub trait InboxRows: Transactions {
     ) -> impl Future<Output = Answer<DueRows>> + Send;
 
     /// Takes at most `limit` due rows of these handlers, the oldest first: sets token and lease, and counts their start. Rows
-    /// that another transaction has locked are skipped. A row that is larger than the limit is taken alone.
+    /// that another transaction has locked are skipped. A row that is larger than the limit is fetched alone.
     fn take(
         &self,
         handlers: &[HandlerId],
@@ -61,10 +61,11 @@ pub trait InboxRows: Transactions {
         lease: Duration,
     ) -> impl Future<Output = Answer<Vec<Row>>> + Send;
 
-    /// Takes at most `limit` due rows of these callers, the oldest first: sets the token, a lease, and, where the row has none,
-    /// a key and the time and name of the first call; and counts a call that begins. A row whose time it has set has
-    /// [`is_first_call`](Row::is_first_call), also if it is read again by the token: a store keeps the token that has set it.
-    /// Rows that another transaction has locked are skipped. The rows tell how long they had been due ([`waited`](Row::waited)).
+    /// Takes at most `limit` due rows of these callers, the oldest first: sets the token, a lease, and, where the row
+    /// has none, a key and the time and name of the first call; and counts a call that begins. A row whose time it has
+    /// set has [`is_first_call`](Row::is_first_call), also if it is read again by the token: a store keeps the token
+    /// that has set it. Rows that another transaction has locked are skipped. The rows say how long they had been due
+    /// ([`waited`](Row::waited)).
     ///
     /// `since`: only rows that became due within this time, if that makes the search faster; `None`: all due rows.
     fn take_calls(
@@ -89,15 +90,15 @@ pub trait InboxRows: Transactions {
     /// and needs no extension.
     fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Returns the rows that have this token, in their call phase or not: those taken by a take whose response was lost.
+    /// Returns the rows that have this token, in their call phase or not: those of a fetch whose response was lost.
     fn rows_by_token(&self, token: Uuid) -> impl Future<Output = Answer<Vec<Row>>> + Send;
 
-    /// Records the result of a taken row or of its call, and clears its token; [`RowResult`] says what else it changes. `false`
-    /// if the row no longer has this token.
+    /// Records the result of a fetched row or of its call, and clears its token; [`RowResult`] says what else it
+    /// changes. `false` if the row no longer has this token.
     fn record_result(&self, row: &Row, result: &RowResult) -> impl Future<Output = Answer<bool>> + Send;
 
-    /// Returns whether this message has a scheduled inbox row, even if it is taken or running: a key has one at most, whatever
-    /// its fingerprint. It never waits for a lock.
+    /// Returns whether this message has a scheduled inbox row, even if it is fetched or running: a key has one at most,
+    /// whatever its fingerprint. It never waits for a lock.
     fn is_scheduled(&self, identity: &Identity) -> impl Future<Output = Answer<bool>> + Send;
 
     /// Turns rows that have 4 starts without a result, and whose last lease has been over for three leases, into dead

@@ -7,7 +7,7 @@
 //! | `handler_id`, `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
 //! | `outbox_row` | the rows of the outbox, its lease, and what a relay reads |
 //! | `calls`, `call_answer`, `call_keys` | external calls: their results, answers and keys |
-//! | `limit`, `replayed`, `stats` | which due rows are taken, and the answers to an operator and to the gauges |
+//! | `limit`, `replayed`, `stats` | which due rows are fetched, and the answers to an operator and to the gauges |
 //! | `own_claim` | claims in transactions of the application's own |
 //! | `known_handler` | the handlers that the tables know |
 //! | `envelope` | the encoding of a delivery's facts in a row |

@@ -43,7 +43,7 @@ pub const LOCAL_CONFLICT: &str = "another message was already claimed under the 
 pub struct OutboxRow {
     /// The order in which messages were staged.
     pub id: i64,
-    /// The message. Its attempt is the number of failures that were charged to it, and one.
+    /// The message. Its attempt is the number of failures that counted, and one.
     pub message: StagedMessage,
     /// How long ago it was staged.
     pub age: Duration,
@@ -59,7 +59,7 @@ pub enum LeaseRequest {
     /// free if nobody has it, if it has ended, or if it ends later than after the length with which it was taken: then the
     /// clock was set back since.
     Hold(Duration),
-    /// Gives it back, if it is held under the token.
+    /// Releases it, if it is held under the token.
     Release,
     /// Takes nothing, and records that a relay of the outbox runs.
     Show,
@@ -88,13 +88,13 @@ pub struct RowRef {
     pub message_id: Uuid,
 }
 
-/// A message that the broker has refused.
+/// A message that the broker has rejected.
 // Exhaustive: a store that did not write a new part of it must not compile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishFailure {
     /// Its row.
     pub row: RowRef,
-    /// How often the broker has refused it, this time included. The row never gets fewer attempts than it has.
+    /// How often the broker has rejected it, this time included. The row never gets fewer attempts than it has.
     pub attempts: u32,
     /// When it is published again. `None`: it is given up, and becomes a dead letter.
     pub next: Option<Duration>,
@@ -161,7 +161,7 @@ pub struct OutboxRead {
     pub limit: u32,
     /// Reads at most this many bytes of payloads and headers, but at least one message.
     pub bytes: u64,
-    /// Whether to draw a [mark](OutboxFound::mark) behind the read.
+    /// Whether to draw a [mark](OutboxFound::mark) after the read.
     pub marks: bool,
 }
 
@@ -226,7 +226,7 @@ pub struct OutboxSnapshot {
     pub table: i64,
 }
 
-/// A mark behind a read: a statement of its own has drawn a number as a transaction does.
+/// A mark after a read: a separate statement has drawn a number as a transaction does.
 // Exhaustive: as above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutboxMark {

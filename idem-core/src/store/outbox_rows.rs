@@ -24,8 +24,8 @@ pub trait OutboxRows: Transactions {
     /// [`Error::Database`] if the database cannot be used.
     fn register_outbox(&self, name: &str) -> impl Future<Output = Result<OutboxId, Error>> + Send;
 
-    /// Stages messages, in memory: [`commit`](Transactions::commit) writes them behind its guard. If it does nothing, they are
-    /// dropped.
+    /// Stages messages, in memory: [`commit`](Transactions::commit) writes them after its guard. If it does nothing,
+    /// they are dropped.
     ///
     /// `outgoing` for relays: in their order, and behind those that were staged before.
     ///
@@ -39,7 +39,7 @@ pub trait OutboxRows: Transactions {
     /// same identity; of several with one key, the first claims it.
     fn stage(&self, txn: &mut Self::Txn, outbox: OutboxId, outgoing: Vec<StagedMessage>, local: Vec<LocalMessage>);
 
-    /// Takes, renews or gives back the lease of an outbox. A relay that finds it taken writes nothing, and waits for no
+    /// Takes, renews or releases the lease of an outbox. A relay that finds it taken writes nothing, and waits for no
     /// transaction.
     fn lease_outbox(
         &self,
@@ -70,8 +70,8 @@ pub trait OutboxRows: Transactions {
         failures: &[PublishFailure],
     ) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Returns the fill level of an outbox. It counts up to `limit` messages, so call it rarely; with 0, it only tells when a relay
-    /// was last seen, and is quick.
+    /// Returns the fill level of an outbox. It counts up to `limit` messages, so call it rarely; with 0, it only says
+    /// when a relay was last seen, and is quick.
     fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> impl Future<Output = Answer<OutboxStats>> + Send;
 
     /// Returns the outboxes that no relay has looked at for so long, and of which a message is older than that. It counts up to

@@ -70,7 +70,7 @@ pub enum Replayed {
     /// There is no dead row with this id, or no longer one. For [`replay_as`](crate::Inbox::replay_as): none that is a
     /// conflict. `replay` takes the others, and asks the handler for the key of a row that has none.
     NotFound,
-    /// Its handler had committed, or it was too old to tell whether it was processed, so some of its effects may
+    /// Its handler had committed, or it was too old to know whether it was processed, so some of its effects may
     /// persist: replay it by force, or discard it.
     NeedsForce,
     /// Its key belongs to another message: replay it under a new key.

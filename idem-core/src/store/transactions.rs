@@ -82,7 +82,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Answer<Vec<Option<ExistingClaim>>>> + Send;
 
     /// Sets the claim back to waiting, because an inbox row is about to own it, if it still is as the transaction with
-    /// this ticket left it. `false` if it is not: its row was written before, and the answer was lost; since then, an
+    /// this handle left it. `false` if it is not: its row was written before, and the answer was lost; since then, an
     /// operator may have replayed or discarded the message.
     fn reopen(
         &self,
@@ -100,16 +100,16 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// guarded without either, and commits. Any other transaction is not checked.
     fn commit(&self, txn: Self::Txn) -> impl Future<Output = CommitResult> + Send;
 
-    /// Tells what the error of a handler says about its transaction. An error that hides its sources is an ordinary one, and so is
-    /// one that panics when it is asked for them: `chain` of `crate::error` walks them.
+    /// Classifies the error of a handler by its transaction. An error that hides its sources is an ordinary one, and so is one that
+    /// panics when it is asked for them: `chain` of `crate::error` walks them.
     ///
-    /// `txn`: that of the handler, before its [`rollback`](Self::rollback); `None` behind it. If the error says that its session
-    /// is outdated, so that the same statements fail in it each time, the store closes the connection behind the rollback,
-    /// instead of lending it to the next message.
+    /// `txn`: that of the handler, before its [`rollback`](Self::rollback); `None` after it. If the error says that its
+    /// session is outdated, so that the same statements fail in it each time, the store closes the connection after the
+    /// rollback, instead of lending it to the next message.
     fn classify_error(&self, txn: Option<&mut Self::Txn>, error: &(dyn std::error::Error + 'static)) -> ErrorClass;
 
     /// Rolls back. [`StoreError::ConnectionLost`](super::StoreError::ConnectionLost) means that the connection is lost; the transaction then ends by
-    /// itself. If a claim was inserted, a row was started or the transaction is guarded, the result tells
+    /// itself. If a claim was inserted, a row was started or the transaction is guarded, the result shows
     /// whether the handler had committed it before it failed.
     fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Answer<RollbackResult>> + Send;
 

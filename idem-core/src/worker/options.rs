@@ -162,13 +162,13 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self.set(|settings| settings.allow_unregistered_rows = true)
     }
 
-    /// Pauses consumption if `limit` of the last `of` deliveries became dead letters because no handler could be called
-    /// for them (`no key`, `unknown type`, `undecodable`), and none of the others was processed or stored; 50 of 100 by
-    /// default. A wrong header name or codec makes a dead letter of every message, and would otherwise move the whole
-    /// queue into the inbox.
+    /// The kill switch: pauses consumption if `limit` of the last `of` deliveries became dead letters because no
+    /// handler could be called for them (`no key`, `unknown type`, `undecodable`), and none of the others was processed
+    /// or stored; 50 of 100 by default. A wrong header name or codec makes a dead letter of every message, and would
+    /// otherwise move the whole queue into the inbox.
     ///
-    /// While consumption is paused, [`Health`](crate::Health) is not ready and returns the reason; the worker takes no
-    /// deliveries, and holds unfit ones unsettled. After a while it gives them back, if the source has an
+    /// While consumption is paused, [`Health`](crate::Health) is not ready and returns the reason; the worker receives
+    /// no deliveries, and keeps undeliverable ones unsettled. After a while it releases them, if the source has an
     /// [`unsettled_limit`](Source::unsettled_limit). It resumes after [`Health::resume`](crate::Health::resume) or a
     /// restart. One bad producer among good ones never pauses it, because messages of the others are processed. A limit
     /// of 0 or above `of` is an error when the worker starts.
@@ -184,7 +184,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self.set(|settings| settings.unfit_limit = Some((limit, of)))
     }
 
-    /// Disables the unfit limit: each delivery for which no handler can be called becomes a dead letter, however many
+    /// Disables the kill switch: each delivery for which no handler can be called becomes a dead letter, however many
     /// there are.
     ///
     /// ```
@@ -235,9 +235,10 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// processed, and with an order by partition or key 16 times as many. With the order of a queue and with
     /// [`inbox`](Self::inbox) none waits.
     ///
-    /// A delivery that waits here is not given to another worker that is idle, and its payload is in memory. If handlers
-    /// are slow, set this to the concurrency: each then waits for the broker in between, which costs little beside the
-    /// handler. Fewer than are processed at once, or more than 65535, are an error when the worker starts.
+    /// A delivery that waits here is not given to another worker that is idle, and its payload is in memory. If
+    /// handlers are slow, set this to the concurrency: each then waits for the broker in between, which costs little
+    /// compared to the handler. Fewer than are processed at once, or more than 65535, are an error when the worker
+    /// starts.
     ///
     /// With an order by partition or key, deliveries behind a slow or failing one of their ordering key are unsettled too.
     /// When there are as many of them as this, no other key goes on, so set it to several times the concurrency.
@@ -300,8 +301,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Sets how many [external calls](crate::External) are made at once; 16 by default. A call holds no connection, so this
     /// only bounds how much a provider gets at once from this worker. Zero is an error.
     ///
-    /// All handlers share these calls. While one provider hangs, its calls hold them until their timeouts, and those to other
-    /// providers wait: give each provider a separate worker.
+    /// All handlers share these calls. While one provider gives no answer, its calls occupy them until their timeouts,
+    /// and those to other providers wait: give each provider a separate worker.
     ///
     /// ```
     /// # use idem_core::{Source, Store, Worker}; fn add<S: Store>(store: S, orders: impl Source) {
@@ -321,7 +322,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// `concurrency` is then only the prefetch. Deliveries that are available are stored together, up to 100 messages
     /// per commit.
     ///
-    /// The cost is one row written and deleted per message, one commit per batch stored and one per batch taken, and
+    /// The cost is one row written and deleted per message, one commit per batch stored and one per batch fetched, and
     /// therefore a few milliseconds from the delivery to the handler (the histogram `idem_inbox_wait_seconds`).
     /// Messages run in no particular order. A worker on another machine finds rows stored here only when it polls
     /// ([`poll_interval`](Self::poll_interval)).
@@ -364,7 +365,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self.set(|settings| settings.max_payload = bytes)
     }
 
-    /// Sets how long a row taken from the inbox stays leased to this worker before it runs; 10 seconds by default.
+    /// Sets how long a row fetched from the inbox stays leased to this worker before it runs; 10 seconds by default.
     /// While it runs, the row is locked. After a crash, the row waits until the lease expires. Zero is an error.
     pub fn lease_duration(self, lease: Duration) -> Self {
         self.set(|settings| settings.lease = lease)

@@ -218,11 +218,11 @@ impl PostgresOptions {
         self
     }
 
-    /// The isolation of the transactions in which handlers run; read committed by default, whatever the database's default
-    /// is. A handler cannot change it with `SET TRANSACTION`, since the claim comes before its first statement. With
-    /// another level, a handler that fails with a serialization failure (40001), or whose COMMIT does, runs again at once,
-    /// up to 5 times uncharged; its error must keep sqlx's as a source. A lower level than the database's default is logged
-    /// as a warning.
+    /// The isolation of the transactions in which handlers run; read committed by default, whatever the database's
+    /// default is. A handler cannot change it with `SET TRANSACTION`, since the claim comes before its first statement.
+    /// With another level, a handler that fails with a serialization failure (40001), or whose COMMIT does, runs again
+    /// at once, up to 5 times without an attempt; its error must keep sqlx's as a source. A lower level than the
+    /// database's default is logged as a warning.
     ///
     /// ```no_run
     /// # async fn connect() -> Result<(), idem_core::Error> {
