@@ -1,4 +1,4 @@
-//! The in-process broker beyond the suite: faults, leases, signals.
+//! The in-process broker beyond the suite: faults, signals.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use idem_core::{Acker, Settled, Source, SubscribeOptions};

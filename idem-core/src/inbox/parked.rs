@@ -14,10 +14,14 @@ use crate::runtime::{Ended, Pipeline, Preparing, refused_wait};
 use crate::store::{Row, RowResult};
 use crate::{Outcome, Reason, Store};
 
-/// The rows that wait, until a task takes them, and the memory for taken rows. Dropping a permit releases its share.
+/// The rows that wait, until a task takes them, and the memory for rows. Dropping a permit releases its share.
 pub(crate) struct ParkedRows {
     queue: (Sender<Kept>, Receiver<Kept>),
-    memory: Arc<Semaphore>,
+    /// For those that were taken.
+    taken: Arc<Semaphore>,
+    /// For those that wait for the record of their failure. Taken rows use up all of theirs while more are due: a row that found
+    /// nothing left there would run again, and those that wait would leave one row to each slot.
+    failed: Arc<Semaphore>,
 }
 
 /// A row that waits. It keeps its token and its lease, and its start is refunded.
@@ -31,15 +35,16 @@ pub(super) enum KeptFor {
     Record(Failure, OwnedSemaphorePermit),
 }
 
-/// About how many bytes of rows a worker holds. Beyond that each free slot takes one row: batches are counted in rows,
-/// and one row may have `max_payload` bytes.
+/// About how many bytes of taken rows a worker holds. Beyond that each free slot takes one row: batches are counted in rows, and
+/// one row may have `max_payload` bytes. Rows whose failure waits have as many.
 const BYTES: usize = 16 * 1024 * 1024;
 /// How many of them count for a small row that waits: 1,024 such rows may wait for the record of their failure.
 const LEAST: usize = 16 * 1024;
 
 impl Default for ParkedRows {
     fn default() -> Self {
-        Self { queue: async_channel::unbounded(), memory: Arc::new(Semaphore::new(BYTES)) }
+        let memory = || Arc::new(Semaphore::new(BYTES));
+        Self { queue: async_channel::unbounded(), taken: memory(), failed: memory() }
     }
 }
 
@@ -47,7 +52,7 @@ impl ParkedRows {
     /// Returns which of these rows and how many bytes may be taken now. If no memory is left, it is one row, for a slot
     /// that is free: others may hang for long, and a slot with one row holds no more than a worker without batches.
     pub(super) fn limit(&self, rows: usize) -> (usize, usize) {
-        match self.memory.available_permits() {
+        match self.taken.available_permits() {
             0 => (1, 1),
             left => (rows, left),
         }
@@ -55,16 +60,12 @@ impl ParkedRows {
 
     /// Reserves memory for this many bytes of rows that were taken, or all that is left.
     pub(super) fn reserve(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        self.bytes(bytes.min(self.memory.available_permits()))
+        share(&self.taken, bytes.min(self.taken.available_permits()))
     }
 
     /// Returns the permit to keep the failure of one more row, if there is room for the row.
     pub(super) fn room(&self, row: &Row) -> Option<OwnedSemaphorePermit> {
-        self.bytes(row.bytes().clamp(LEAST, BYTES))
-    }
-
-    fn bytes(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        self.memory.clone().try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
+        share(&self.failed, row.bytes().clamp(LEAST, BYTES))
     }
 
     /// Passes a row to the task in which it waits. Once no more rows run, nothing takes it, and its lease expires.
@@ -76,6 +77,10 @@ impl ParkedRows {
     pub(super) fn close(&self) {
         self.queue.0.close();
     }
+}
+
+fn share(memory: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    memory.clone().try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
 }
 
 impl<S: Store> Pipeline<S> {
@@ -159,7 +164,7 @@ mod tests {
     fn failures_that_wait_keep_a_limited_number_of_rows_and_bytes() {
         let (rows, small) = (ParkedRows::default(), row(10));
         let kept: Vec<_> = std::iter::from_fn(|| rows.room(&small)).collect();
-        assert_eq!((kept.len(), rows.limit(100)), (1024, (1, 1)), "nothing is left for batches");
+        assert_eq!((kept.len(), rows.limit(100)), (1024, (100, BYTES)), "batches go on beside them");
         drop(kept);
         let large = row(BYTES / 2 + 1);
         let (first, second) = (rows.room(&large), rows.room(&large));
@@ -177,6 +182,7 @@ mod tests {
         // Its last row exceeded the limit.
         let second = memory.reserve(BYTES);
         assert_eq!(memory.limit(100), (1, 1), "nothing is left");
+        assert!(memory.room(&row(10)).is_some(), "the failure of a row that runs can be kept");
         let third = memory.reserve(1);
         drop(first);
         assert_eq!(memory.limit(100), (100, BYTES / 2));

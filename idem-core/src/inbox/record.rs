@@ -94,7 +94,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Records that the run lost its connection. No failure is charged, but a count detects a message that breaks its
-    /// connection repeatedly. If the run had committed after all, the row is gone.
+    /// connection repeatedly. If the run had committed after all, its claim is dated.
     async fn broke(&self, row: &Row, error: &str) -> Option<Outcome> {
         let (due, breaks) = (break_policy().wait(row.lost_connections + 1), row.lost_connections + 1);
         match self.record_result(row, &RowResult::Broke { due, error: crate::error::clean(error) }, None).await {
@@ -105,9 +105,15 @@ impl<S: Store> Pipeline<S> {
             Ok(()) => None,
             Err(Ended::Park(_)) => self.give_back(row, jittered(REFUSED)).await,
             Err(_) => {
-                let look = || self.store.is_scheduled(&row.identity);
-                let is_processed = self.outage.insist(&self.stop, look).await == Some(false);
-                is_processed.then(|| {
+                let read = || async {
+                    let mut txn = self.store.begin(self.settings.handler_timeout).await?;
+                    let claim = self.store.existing_claims(&mut txn, &[&row.identity], false).await?.pop();
+                    self.store.rollback(txn).await?;
+                    Ok(claim)
+                };
+                let claim = self.outage.insist(&self.stop, read).await.flatten().flatten();
+                // Without a date, it is a dead letter, which another process has made of it since, or it runs there.
+                claim.is_some_and(|claim| claim.age.is_some()).then(|| {
                     // It has got no answer to its commit, which would have been recorded.
                     self.health.progress();
                     Outcome::Processed

@@ -230,6 +230,7 @@ macro_rules! __pipeline_in_every_mode {
             // starts
             a_suspect_whose_fetch_has_no_answer_is_isolated_until_it_is_found
             a_start_whose_lease_was_lost_is_refunded_once
+            a_row_that_has_died_elsewhere_is_not_reported_as_processed
             // neighbours
             a_suspect_whose_database_is_away_stops_no_worker_of_another_one
             a_suspect_whose_database_is_away_stops_no_rows_of_another_one

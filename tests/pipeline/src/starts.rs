@@ -1,8 +1,9 @@
-//! Starts of inbox rows whose fetch or refund has no answer.
+//! Starts of inbox rows whose fetch, refund or rollback has no answer.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
+use idem_core::Reason;
 use idem_core::store::{InboxRows, RowKind, RowResult, StoreError, TakeLimit};
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -13,7 +14,7 @@ use idem_conformance::{soon, until};
 use super::crashes::{never_runs, schedule, suspect_for};
 use super::faulty::Do;
 use super::line::Line;
-use super::orders::Order;
+use super::orders::{Act, Order};
 use super::settings::Settings;
 
 fn no_answer() -> Do {
@@ -79,4 +80,33 @@ pub async fn a_start_whose_lease_was_lost_is_refunded_once<W: World>(world: W) {
     assert_eq!(line.outcomes(1).await, ["processed"]);
     worker.stop().await;
     assert_eq!((line.effects("a").await, *refunds.borrow()), (1, 1));
+}
+
+/// Its run has lost the connection, and another process has taken the row since, and made a dead letter of it. Only a
+/// claim with a date says that it was committed.
+pub async fn a_row_that_has_died_elsewhere_is_not_reported_as_processed<W: World>(world: W) {
+    let (line, hour) = (Line::new(world).await, Duration::from_secs(3600));
+    let handler = schedule(&line, "billing", Order::new("a", &[Act::Fail])).await;
+    let (broke, open) = (watch::Sender::new(false), watch::Sender::new(false));
+    let (told, gate, lost) = (broke.clone(), open.subscribe(), AtomicBool::new(false));
+    let hook = move |method: &'static str, _: &[u8]| match method {
+        "rollback" if !lost.swap(true, SeqCst) => no_answer(),
+        "record_result" => {
+            told.send_replace(true);
+            Do::Wait(gate.clone())
+        }
+        _ => Do::Work,
+    };
+    let worker = line.start_over(hook, Settings::default());
+    soon(broke.subscribe().wait_for(|broke| *broke)).await.unwrap();
+    let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
+    line.world.run(&format!("UPDATE {table} SET {due}")).await;
+    let (handlers, limit) = ([handler], TakeLimit::rows(1));
+    let taken = line.store.take(&handlers, RowKind::Suspect, limit, Uuid::new_v4(), hour).await.unwrap().remove(0);
+    let dead = RowResult::Failed { next: Err(Reason::Permanent), error: "it has failed elsewhere".to_owned() };
+    assert!(line.store.record_result(&taken, &dead).await.unwrap());
+    open.send_replace(true);
+    worker.stop().await;
+    assert!(line.reports().is_empty(), "{:?}", line.reports());
+    assert_eq!(line.one_dead().await.reason, Some(Reason::Permanent));
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::common::{KEPT, SHORT, World, next, nothing_for, subscribe_options};
+use crate::common::{KEPT, SHORT, World, loss, next, nothing_for, subscribe_options};
 use futures_util::StreamExt;
 use idem_conformance::Proxy;
 use idem_core::{Acker, Settled, Source};
+use idem_nats::Nats;
 use tokio::time::sleep;
 
 #[tokio::test]
@@ -34,6 +35,26 @@ async fn buffered_deliveries_keep_their_leases() {
         assert_eq!((delivery.payload(), delivery.redelivered()), (&n.to_string().into(), false));
         acker.ack().await.unwrap();
     }
+}
+
+/// Its handler may still run.
+#[tokio::test]
+async fn what_a_lost_connection_has_brought_keeps_its_lease_over_the_next_one() {
+    let Some(world) = World::new().await else { return };
+    let relay = Proxy::start(&world.url).await;
+    world.publish("x").await;
+    let stream = Nats::connect(relay.address()).await.unwrap().stream(&world.stream).await.unwrap();
+    let mut stream = stream.ack_wait(KEPT);
+    stream.subscribe(subscribe_options(1)).await.unwrap();
+    let (_, acker) = next(&mut stream).await;
+    relay.cut();
+    loss(&mut stream).await;
+    stream.subscribe(subscribe_options(1)).await.unwrap();
+    let mut another = world.open_for(1, KEPT).await;
+    nothing_for(&mut another, KEPT * 2).await;
+    assert!(acker.is_live());
+    assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+    world.until(0, 0).await;
 }
 
 #[tokio::test]
