@@ -99,10 +99,6 @@ impl InboxRows for Nothing {
         Ok(vec![0; rows.len()])
     }
 
-    async fn count_duplicates(&self, _: &mut Nowhere, _: &[&Identity]) -> Answer<()> {
-        Ok(())
-    }
-
     async fn start(&self, _: &mut Nowhere, rows: &[&Row], _: ClaimState) -> Answer<Vec<bool>> {
         Ok(vec![false; rows.len()])
     }

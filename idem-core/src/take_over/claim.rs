@@ -27,8 +27,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Classifies a message by the result of its claim. Counts a duplicate of a dead letter, or writes the row
-    /// of a conflict.
+    /// Classifies a message by the result of its claim, and writes the row of a conflict.
     async fn classify_in(
         &self,
         txn: &mut S::Txn,
@@ -43,10 +42,8 @@ impl<S: Store> Pipeline<S> {
         let identity = message.0;
         let existing = self.store.existing_claims(txn, &[identity], true).await?.pop().flatten();
         let mut taken = Taken::from(self.classify(message, Claimed::Found(existing)));
-        match &taken.classified {
-            Classified::Duplicate(None) => self.store.count_duplicates(txn, &[identity]).await?,
-            Classified::Conflict(error) => taken.row = self.insert_conflict(txn, message, error).await?,
-            _ => {}
+        if let Classified::Conflict(error) = &taken.classified {
+            taken.row = self.insert_conflict(txn, message, error).await?;
         }
         Ok(taken)
     }

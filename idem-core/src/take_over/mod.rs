@@ -47,8 +47,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Claims sorted messages, and classifies each. They may contain duplicates: the first message of a key claims it,
-    /// and the others are classified by that claim. Also writes the rows of conflicts and counts duplicates, in the
-    /// same transaction.
+    /// and the others are classified by that claim. Also writes the rows of conflicts, in the same transaction.
     async fn insert_claims(&self, txn: &mut S::Txn, entries: &[&Entry<'_>]) -> Result<Vec<Taken>, StoreError> {
         let groups: Vec<&[&Entry<'_>]> =
             entries.chunk_by(|one, next| one.identity.place() == next.identity.place()).collect();
@@ -67,7 +66,7 @@ impl<S: Store> Pipeline<S> {
         };
         let mut existing = existing.into_iter();
 
-        let (mut all, mut duplicates) = (Vec::with_capacity(entries.len()), Vec::new());
+        let mut all = Vec::with_capacity(entries.len());
         for (group, claimed) in groups.into_iter().zip(claimed) {
             let new = claimed.is_new();
             let claim = if new { Some(made(&group[0].identity)) } else { existing.next().flatten() };
@@ -75,20 +74,12 @@ impl<S: Store> Pipeline<S> {
                 // The first message of a key has claimed it, and the others find that claim.
                 let claimed = if at == 0 && new { claimed } else { Claimed::Found(claim) };
                 let mut taken = Taken::from(self.classify((identity, delivery), claimed));
-                match &taken.classified {
-                    // A duplicate of a claim that was just made is not counted: its row is not a dead letter.
-                    Classified::Duplicate(None) if !new => duplicates.push(identity),
-                    // One by one, because several of them may be copies of each other, which are one row.
-                    Classified::Conflict(error) => {
-                        taken.row = self.insert_conflict(txn, (identity, delivery), error).await?;
-                    }
-                    _ => {}
+                // One by one, because several of them may be copies of each other, which are one row.
+                if let Classified::Conflict(error) = &taken.classified {
+                    taken.row = self.insert_conflict(txn, (identity, delivery), error).await?;
                 }
                 all.push(taken);
             }
-        }
-        if !duplicates.is_empty() {
-            self.store.count_duplicates(txn, &duplicates).await?;
         }
         Ok(all)
     }

@@ -26,14 +26,6 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         Ok(inserted)
     }
 
-    async fn count_duplicates(
-        &self,
-        txn: &mut TappedTxn<S::Txn, T>,
-        identities: &[&Identity],
-    ) -> Result<(), StoreError> {
-        self.tap.statement(self.within.count_duplicates(&mut txn.within, identities)).await
-    }
-
     async fn start(
         &self,
         txn: &mut TappedTxn<S::Txn, T>,

@@ -53,12 +53,6 @@ impl InboxRows for Postgres {
         identities.into_iter().map(id).collect()
     }
 
-    async fn count_duplicates(&self, txn: &mut Txn, identities: &[&Identity]) -> Answer<()> {
-        let (handlers, keys) = columns(identities);
-        let query = self.query(inbox_sql::COUNT_DUPLICATES).bind(handlers).bind(keys);
-        txn.ask(query.bind(fingerprints(identities))).await.map(drop)
-    }
-
     async fn start(&self, txn: &mut Txn, rows: &[&Row], state: ClaimState) -> Answer<Vec<bool>> {
         let ids = rows.iter().map(|row| row.id).collect::<Vec<_>>();
         let tokens = rows.iter().map(|row| row.locked_by).collect::<Vec<_>>();

@@ -58,22 +58,6 @@ pub(super) const INSERT: &str = "
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING id, handler_id, key, fingerprint";
 
-/// A scheduled row is left alone, and so is never waited for. The rows are locked in the order of their ids, so that two
-/// transactions cannot deadlock.
-pub(super) const COUNT_DUPLICATES: &str = "
-    WITH seen AS (
-        SELECT handler_id, key, fingerprint, count(*) AS times
-        FROM unnest($1::int[], $2::bytea[], $3::bytea[]) AS seen (handler_id, key, fingerprint)
-        GROUP BY handler_id, key, fingerprint
-    ), found AS MATERIALIZED (
-        SELECT i.id, seen.times FROM seen JOIN {schema}.inbox_messages AS i
-            ON i.handler_id = seen.handler_id AND i.key = seen.key AND i.fingerprint = seen.fingerprint
-        WHERE i.state = 'dead'
-        ORDER BY i.id FOR UPDATE OF i
-    )
-    UPDATE {schema}.inbox_messages AS i SET deliveries = i.deliveries + found.times
-    FROM found WHERE i.id = found.id";
-
 /// One statement for every outcome: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 seconds until due, $7
 /// the reason if dead.
 pub(super) fn record_result() -> String {

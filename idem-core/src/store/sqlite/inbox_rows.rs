@@ -36,15 +36,6 @@ impl InboxRows for Sqlite {
         Ok(ids)
     }
 
-    async fn count_duplicates(&self, txn: &mut Txn, identities: &[&Identity]) -> Answer<()> {
-        for Identity { handler, key, fingerprint } in identities {
-            let query = self.query(inbox_sql::COUNT_DUPLICATE).bind(handler.0);
-            let query = query.bind(key.as_bytes()).bind(fingerprint.as_bytes());
-            query.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
-        }
-        Ok(())
-    }
-
     /// Two statements for each, since SQLite has none that changes two tables; no other connection sees the state between them.
     async fn start(&self, txn: &mut Txn, rows: &[&Row], state: ClaimState) -> Answer<Vec<bool>> {
         let mut started = Vec::with_capacity(rows.len());

@@ -14,10 +14,6 @@ WHERE true
 ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = deliveries + 1
 RETURNING id"#;
 
-pub(super) const COUNT_DUPLICATE: &str = r#"
-UPDATE "idem_inbox_messages" SET deliveries = deliveries + 1
-WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'dead'"#;
-
 pub(super) const REMOVE: &str = r#"DELETE FROM "idem_inbox_messages" WHERE id = ?1 AND locked_by = ?2"#;
 
 pub(super) const DATE: &str =

@@ -71,7 +71,6 @@ async fn statements_for_each_message_scan_no_table() {
     for text in [
         claims::CLAIM,
         claims::EXISTING_CLAIM,
-        inbox_sql::COUNT_DUPLICATE,
         inbox_sql::REMOVE,
         inbox_sql::TAKEN,
         inbox_sql::RECORD_RESULT,

@@ -20,7 +20,7 @@ async fn a_replay_has_one_effect_however_often_it_is_asked_for_and_whatever_was_
     store.prune().await.unwrap();
     world.publish(&order);
     world.journal.until("the copy is a duplicate", |j| j.of("later").contains(&Outcome::Duplicate)).await;
-    assert_eq!(world.row(&store).await.deliveries, 2);
+    assert_eq!(world.row(&store).await.id, dead.id);
 
     world.stage.open();
     let inbox = world.inbox(&store);
