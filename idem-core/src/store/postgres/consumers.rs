@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use crate::Reason;
 use crate::store::{
-    Answer, Consumers, Filter, HandlerId, HandlerMark, KnownHandler, NUMBERS, Page, Pruned, Replay, Replayed,
-    Resolution, Row, Stats, StoreError, next_provider_key, number, tell_of_retention,
+    Answer, Consumers, Filter, HandlerId, HandlerMark, KnownHandler, NUMBERS, Page, Replay, Replayed, Resolution, Row,
+    Stats, StoreError, next_provider_key, number, tell_of_retention,
 };
 
 use super::answer::About;
@@ -130,7 +130,7 @@ impl Consumers for Postgres {
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
-    async fn prune(&self) -> Answer<Pruned> {
+    async fn prune(&self) -> Answer<u64> {
         self.prune_claims().await
     }
 }

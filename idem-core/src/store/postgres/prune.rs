@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use sqlx::Row as _;
 
+use crate::store::StoreError;
 use crate::store::sql::Walk;
-use crate::store::{Pruned, StoreError};
 
 use super::Postgres;
 use super::connection::Connection;
@@ -34,7 +34,8 @@ struct Step {
 }
 
 impl Postgres {
-    pub(super) async fn prune_claims(&self) -> Result<Pruned, StoreError> {
+    /// Returns how many claims it has deleted.
+    pub(super) async fn prune_claims(&self) -> Result<u64, StoreError> {
         let (mut claims, mut left) = (0, None);
         loop {
             let begun = Instant::now();
@@ -44,11 +45,11 @@ impl Postgres {
             let step = self.prune_step(&mut connection).await?;
             connection.put_back();
             drop(long);
-            let Some(step) = step else { return Ok(Pruned { claims, elsewhere: claims == 0 }) };
+            let Some(step) = step else { return Ok(claims) };
             claims += step.deleted;
             let rest = left.unwrap_or(step.share).saturating_sub(step.blocks);
             if rest == 0 || step.blocks == 0 {
-                return Ok(Pruned::of(claims));
+                return Ok(claims);
             }
             left = Some(rest);
             tokio::time::sleep(begun.elapsed().clamp(*REST.start(), *REST.end())).await;

@@ -13,7 +13,7 @@ use super::sql::{duration, ids, in_hex, millis, row};
 use super::{Sqlite, Txn, claims, prune};
 use crate::store::{
     Answer, CallAnswer, ClaimState, Consumers, Filter, HandlerId, HandlerMark, Identity, KnownHandler, NUMBERS, Page,
-    Pruned, Replay, Replayed, Resolution, Row, Stats, next_provider_key, number, tell_of_retention,
+    Replay, Replayed, Resolution, Row, Stats, next_provider_key, number, tell_of_retention,
 };
 use crate::{Fingerprint, Reason};
 
@@ -163,7 +163,7 @@ impl Consumers for Sqlite {
         Ok(self.change(query.bind(provider_key)).await? == 1)
     }
 
-    async fn prune(&self) -> Answer<Pruned> {
+    async fn prune(&self) -> Answer<u64> {
         prune::prune(self).await
     }
 }
