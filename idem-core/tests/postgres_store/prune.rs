@@ -131,8 +131,7 @@ async fn it_forgets_faster_than_four_lanes_claim() {
     let rate = pruned as f64 / took.as_secs_f64();
     let beside = claimed.load(SeqCst) as f64 / took.as_secs_f64();
     println!(
-        "pruned {} claims in {took:?}: {rate:.0}/s, beside {beside:.0} claims/s, the slowest of which took {} ms",
-        pruned,
+        "pruned {pruned} claims in {took:?}: {rate:.0}/s, beside {beside:.0} claims/s, the slowest of which took {} ms",
         slowest.load(SeqCst)
     );
     assert_eq!(pruned, 100_000);

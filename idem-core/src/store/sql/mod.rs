@@ -5,7 +5,7 @@
 //! | `migration`, `ledger`, `tables` | the SQL that creates the tables, the versions that may use them, and their columns |
 //! | `stored` | decoding of inbox rows |
 //! | `unscheduled` | local messages that do not run |
-//! | `retention`, `walk`, `clock` | how long claims are kept, and the pace at which prune finds the old ones |
+//! | `retention`, `clock` | how long claims are kept, and the clock by which prune finds the old ones |
 //! | `number` | the number that a name gets |
 //! | `names` | numbers of names that an application has used |
 //! | `own` | what an application does in transactions of its own |
@@ -21,8 +21,6 @@ mod retention;
 pub(crate) mod stored;
 pub(crate) mod tables;
 mod unscheduled;
-#[cfg(feature = "postgres")]
-mod walk;
 
 pub(crate) use clock::Clock;
 pub use migration::Migration;
@@ -32,5 +30,3 @@ pub(crate) use number::{NUMBERS, number};
 pub(crate) use own::{check_transaction, checked};
 pub(crate) use retention::tell_of_retention;
 pub(crate) use unscheduled::Unscheduled;
-#[cfg(feature = "postgres")]
-pub(crate) use walk::Walk;
