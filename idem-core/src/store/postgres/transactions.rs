@@ -147,9 +147,8 @@ impl Transactions for Postgres {
         identities: &[&Identity],
         lock: bool,
     ) -> Answer<Vec<Option<ExistingClaim>>> {
-        let statement = if lock { claims_sql::existing_claims() } else { claims_sql::unlocked_claims() };
         let (handlers, keys) = columns(identities);
-        let rows = txn.ask(self.query(&statement).bind(&handlers).bind(&keys)).await?;
+        let rows = txn.ask(self.query(&claims_sql::existing_claims(lock)).bind(&handlers).bind(&keys)).await?;
         let mut found = HashMap::<(i32, &[u8]), ExistingClaim>::with_capacity(rows.len());
         for row in &rows {
             let fingerprint = Fingerprint::stored(row.try_get(2)?);
