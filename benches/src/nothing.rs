@@ -132,7 +132,7 @@ impl InboxRows for Nothing {
     }
 
     async fn take_calls(&self, _: &[Caller], _: usize, _: Option<Duration>, _: Uuid) -> Answer<TakenCalls> {
-        Ok(TakenCalls::new(Vec::new(), Instant::now()))
+        Ok(TakenCalls { rows: Vec::new(), since: Instant::now() })
     }
 
     async fn date_call(&self, _: &Row, _: Duration) -> Answer<Option<Instant>> {

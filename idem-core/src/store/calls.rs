@@ -8,8 +8,8 @@ use crate::Reason;
 use super::{CallAnswer, HandlerId, Row};
 
 /// The rows of a take.
+// Exhaustive: a store makes it.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct TakenCalls {
     /// The rows that were taken.
     pub rows: Vec<Row>,
@@ -19,31 +19,17 @@ pub struct TakenCalls {
     pub since: Instant,
 }
 
-impl TakenCalls {
-    /// The rows of a take that had its connection at this time.
-    pub fn new(rows: Vec<Row>, since: Instant) -> Self {
-        Self { rows, since }
-    }
-}
-
 /// How many rows become ordinary ones in one statement.
 pub const RELEASED_AT_ONCE: u32 = 1000;
 
 /// Rows in their call phase whose handlers make no call.
+// Exhaustive: a store makes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LeftCalls {
     /// How many were made ordinary ones.
     pub released: u64,
     /// How many wait for a version of the service that makes the call, because it may have begun.
     pub in_doubt: u64,
-}
-
-impl LeftCalls {
-    /// So many rows of each kind.
-    pub fn new(released: u64, in_doubt: u64) -> Self {
-        Self { released, in_doubt }
-    }
 }
 
 /// A handler that makes external calls.

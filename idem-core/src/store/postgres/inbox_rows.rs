@@ -110,7 +110,7 @@ impl InboxRows for Postgres {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let query = self.query(&calls_sql::take()).bind(handlers).bind(limit).bind(token).bind(leases).bind(names);
         let (taken, since) = self.ask_since(About::Nothing, query.bind(back(since))).await?;
-        Ok(TakenCalls::new(rows::all(&taken)?, since))
+        Ok(TakenCalls { rows: rows::all(&taken)?, since })
     }
 
     async fn date_call(&self, row: &Row, lease: Duration) -> Answer<Option<Instant>> {
@@ -123,7 +123,7 @@ impl InboxRows for Postgres {
         let query = self.query(&calls_sql::release()).bind(ids(handlers)).bind(i64::from(RELEASED_AT_ONCE));
         let rows = self.ask(query).await?;
         let (released, in_doubt): (i64, i64) = rows::one(&rows)?;
-        Ok(LeftCalls::new(released.unsigned_abs(), in_doubt.unsigned_abs()))
+        Ok(LeftCalls { released: released.unsigned_abs(), in_doubt: in_doubt.unsigned_abs() })
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Answer<()> {

@@ -92,7 +92,7 @@ impl InboxRows for Sqlite {
         let is_due = format!("SELECT {}", inbox_sql::has(calls_sql::DUE));
         let (is_due,): (bool,) = self.read_one(self.query(&is_due).bind(ids(&handlers))).await?;
         if !is_due {
-            return Ok(TakenCalls::new(Vec::new(), Instant::now()));
+            return Ok(TakenCalls { rows: Vec::new(), since: Instant::now() });
         }
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let take = async |store: &Self, txn: &mut Txn| {
@@ -109,7 +109,7 @@ impl InboxRows for Sqlite {
                 let row = row(&query.fetch_one(txn.connection()).await?)?;
                 taken.push(Row { waited: Some(duration(waited)), ..row });
             }
-            Ok(TakenCalls::new(taken, since))
+            Ok(TakenCalls { rows: taken, since })
         };
         self.in_transaction(take).await
     }
@@ -129,7 +129,7 @@ impl InboxRows for Sqlite {
         let release = self.query(calls_sql::RELEASE).bind(&handlers).bind(RELEASED_AT_ONCE);
         let released = self.change(release).await?;
         let (in_doubt,): (i64,) = self.read_one(self.query(calls_sql::IN_DOUBT).bind(&handlers)).await?;
-        Ok(LeftCalls::new(released, in_doubt.unsigned_abs()))
+        Ok(LeftCalls { released, in_doubt: in_doubt.unsigned_abs() })
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Answer<()> {
