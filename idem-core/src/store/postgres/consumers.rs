@@ -7,6 +7,7 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::Reason;
+use crate::store::sql::statements;
 use crate::store::{
     Answer, Consumers, Filter, HandlerId, HandlerMark, KnownHandler, NUMBERS, Page, Replay, Replayed, Resolution, Row,
     Stats, StoreError, next_provider_key, number, tell_of_retention,
@@ -15,7 +16,7 @@ use crate::store::{
 use super::answer::About;
 use super::quote::literal;
 use super::rows::{self, duration, ids, secs};
-use super::{Postgres, calls_sql, consumers_sql};
+use super::{Postgres, consumers_sql};
 
 impl Consumers for Postgres {
     async fn register(&self, consumer: &str, names: &[&str]) -> Answer<Vec<HandlerId>> {
@@ -56,9 +57,11 @@ impl Consumers for Postgres {
                 None => return Ok(true),
             },
         };
-        let (statement, name) =
-            if is_old { (consumers_sql::RENAME, new) } else { (consumers_sql::ADD_FORMER_NAME, old) };
-        self.ask(self.query(statement).bind(id.0).bind(name)).await.map(|_| true)
+        let query = match is_old {
+            true => self.query(consumers_sql::RENAME).bind(id.0).bind(new),
+            false => self.shared(statements::ADD_FORMER_NAME).bind(id.0).bind(old),
+        };
+        self.ask(query).await.map(|_| true)
     }
 
     async fn mark(&self, handlers: &[HandlerId], mark: HandlerMark) -> Answer<bool> {
@@ -125,9 +128,9 @@ impl Consumers for Postgres {
                 return Ok(!self.ask_about(About::Messages, query).await?.is_empty());
             }
         };
-        let query = self.query(calls_sql::RESOLVE).bind(consumer).bind(id).bind(answer);
-        let query = query.bind(provider_key).bind(provider_key.map(next_provider_key));
-        Ok(!self.ask_about(About::Messages, query).await?.is_empty())
+        let query = self.shared(statements::RESOLVE).bind(id).bind(consumer).bind(answer);
+        let query = query.bind(provider_key.map(next_provider_key));
+        Ok(!self.ask_about(About::Messages, query.bind(provider_key)).await?.is_empty())
     }
 
     async fn prune(&self) -> Answer<u64> {
@@ -159,6 +162,6 @@ impl Postgres {
 
     /// Deletes a handler to which nothing belongs. Returns whether it has done so.
     async fn forget(&self, id: HandlerId) -> Answer<bool> {
-        Ok(!self.ask(self.query(consumers_sql::FORGET).bind(id.0)).await?.is_empty())
+        Ok(!self.ask(self.shared(statements::FORGET).bind(id.0)).await?.is_empty())
     }
 }

@@ -40,17 +40,6 @@ pub(super) const RENAME: &str = "
     )
     UPDATE {schema}.handlers SET name = $2 WHERE id = $1";
 
-pub(super) const ADD_FORMER_NAME: &str = "
-    INSERT INTO {schema}.former_names (handler_id, name) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-
-/// Deletes a handler to which nothing belongs.
-pub(super) const FORGET: &str = "
-    DELETE FROM {schema}.handlers AS h
-    WHERE id = $1 AND pruned_through IS NULL
-      AND NOT EXISTS (SELECT FROM {schema}.processed_messages AS p WHERE p.handler_id = h.id)
-      AND NOT EXISTS (SELECT FROM {schema}.inbox_messages AS i WHERE i.handler_id = h.id)
-    RETURNING id";
-
 /// Changes what a mark changes, and returns how many of the handlers there are.
 pub(super) fn mark(mark: HandlerMark) -> String {
     let change = match mark {

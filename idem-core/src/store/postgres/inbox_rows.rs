@@ -7,6 +7,7 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::Reason;
+use crate::store::sql::statements;
 use crate::store::{
     Answer, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId, Identity, InboxRows,
     LeftCalls, LookBack, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, StoreError, TakeLimit, TakenCalls,
@@ -14,7 +15,7 @@ use crate::store::{
 };
 
 use super::answer::About;
-use super::rows::{self, back, columns, each, fingerprints, ids, number, secs};
+use super::rows::{self, back, columns, each, fingerprints, ids, interval, number, secs};
 use super::{Postgres, Txn, calls_sql, inbox_sql};
 
 /// Returns for how many seconds the last lease must have expired.
@@ -114,7 +115,7 @@ impl InboxRows for Postgres {
     }
 
     async fn date_call(&self, row: &Row, lease: Duration) -> Answer<Option<Instant>> {
-        let query = self.query(calls_sql::DATE).bind(row.id).bind(row.locked_by).bind(secs(lease));
+        let query = self.shared(statements::DATE_CALL).bind(row.id).bind(row.locked_by).bind(interval(lease));
         let (dated, since) = self.ask_since(About::Nothing, query).await?;
         Ok((!dated.is_empty()).then_some(since))
     }
@@ -142,21 +143,20 @@ impl InboxRows for Postgres {
             RowResult::Released { due } => ((0, 0, 0), Some(*due), None, None),
             RowResult::Dead { reason, error } => ((0, 0, 0), None, Some(*reason), Some(error)),
             RowResult::LeftToCall { provider_key } => {
-                let query = self.query(calls_sql::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by).bind(provider_key);
-                return Ok(!self.ask(query).await?.is_empty());
+                let query = self.shared(statements::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by);
+                return Ok(!self.ask(query.bind(provider_key)).await?.is_empty());
             }
             RowResult::Refunded => return self.refund_start(row).await,
             RowResult::Called(result) => return self.record_call(row, result).await,
         };
-        let query = self.query(&inbox_sql::record_result()).bind(row.id).bind(row.locked_by);
-        let query = query.bind(attempts).bind(starts).bind(breaks);
-        let query = query.bind(due.map(secs)).bind(reason.map(Reason::as_str));
-        let query = query.bind(error.map(|error| error_text(error).into_owned().into_bytes()));
+        let query = self.shared(statements::RECORD_RESULT).bind(row.id).bind(row.locked_by);
+        let query = query.bind(attempts).bind(starts).bind(breaks).bind(due.map(interval));
+        let query = query.bind(reason.map(Reason::as_str)).bind(error.map(|error| error_text(error).into_owned()));
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Answer<bool> {
-        let query = self.query(inbox_sql::IS_SCHEDULED).bind(identity.handler.0);
+        let query = self.shared(statements::IS_SCHEDULED).bind(identity.handler.0);
         Ok(!self.ask(query.bind(identity.key.as_bytes())).await?.is_empty())
     }
 
@@ -168,7 +168,7 @@ impl InboxRows for Postgres {
 
 impl Postgres {
     async fn refund_start(&self, row: &Row) -> Answer<bool> {
-        match self.ask(self.query(inbox_sql::REFUND_START).bind(row.id)).await {
+        match self.ask(self.shared(statements::REFUND_START).bind(row.id)).await {
             // The row is running, and its outcome sets the starts.
             Err(StoreError::LockTimeout) => Ok(true),
             answer => answer.map(|_| true),
@@ -177,11 +177,9 @@ impl Postgres {
 
     async fn record_call(&self, row: &Row, result: &CallResult) -> Answer<bool> {
         let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
-        let query = self.query(calls_sql::RECORD).bind(row.id).bind(row.locked_by).bind(i32::from(*is_attempt));
-        let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(secs(next.unwrap_or_default()));
-        let query = query
-            .bind(next.err().map(Reason::as_str))
-            .bind(error.as_deref().map(|error| error_text(error).into_owned().into_bytes()));
+        let query = self.shared(statements::RECORD_CALL).bind(row.id).bind(row.locked_by).bind(i32::from(*is_attempt));
+        let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(interval(next.unwrap_or_default()));
+        let query = query.bind(next.err().map(Reason::as_str)).bind(error.as_deref().map(error_text));
         let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question).bind(row.provider_key);
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }

@@ -7,6 +7,7 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::outbox::{StagedMessage, envelope};
+use crate::store::sql::statements;
 use crate::store::{
     Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId,
     OutboxMark, OutboxRead, OutboxRow, OutboxRows, OutboxSnapshot, OutboxStats, Page, PublishFailure, RowRef,
@@ -78,7 +79,7 @@ impl OutboxRows for Postgres {
                 return Ok(LeaseAnswer::Held);
             }
             LeaseRequest::Show => {
-                let shown = self.ask(self.query(outbox_sql::SHOW).bind(outbox.number)).await?;
+                let shown = self.ask(self.shared(statements::SHOW).bind(outbox.number)).await?;
                 return Ok(if shown.is_empty() { LeaseAnswer::Unknown } else { LeaseAnswer::Held });
             }
             LeaseRequest::Hold(lease) => {
@@ -201,8 +202,8 @@ impl OutboxRows for Postgres {
     }
 
     async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Answer<bool> {
-        let statement = if again { outbox_sql::REPLAY } else { outbox_sql::DISCARD };
-        Ok(!self.ask(self.query(statement).bind(outbox.number).bind(id)).await?.is_empty())
+        let query = if again { self.query(outbox_sql::REPLAY) } else { self.shared(statements::DISCARD) };
+        Ok(!self.ask(query.bind(outbox.number).bind(id)).await?.is_empty())
     }
 }
 

@@ -59,9 +59,6 @@ pub(super) const LEASE: &str = "
 pub(super) const RELEASE: &str = "
     UPDATE {schema}.outboxes SET locked_by = NULL, locked_until = '-infinity' WHERE id = $1 AND locked_by = $2";
 
-pub(super) const SHOW: &str =
-    "UPDATE {schema}.outboxes SET relay_seen_at = clock_timestamp() WHERE id = $1 RETURNING 1";
-
 /// The columns of a message.
 const COLUMNS: &str = "m.id, m.message_id, m.attempts, m.destination, m.key, m.envelope::text, m.payload,
     (extract(epoch FROM m.created_at) * 1000000)::bigint";
@@ -200,5 +197,3 @@ pub(super) const REPLAY: &str = "
         SELECT outbox_id, message_id, created_at, destination, key, envelope, payload FROM gone
     )
     SELECT 1 FROM gone";
-
-pub(super) const DISCARD: &str = "DELETE FROM {schema}.outbox_dead WHERE outbox_id = $1 AND id = $2 RETURNING 1";

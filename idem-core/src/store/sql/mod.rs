@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `migration`, `ledger`, `tables` | the SQL that creates the tables, the versions that may use them, and their columns |
+//! | `statements` | the statements that are alike in all databases |
 //! | `stored` | decoding of inbox rows |
 //! | `unscheduled` | local messages that do not run |
 //! | `retention`, `clock` | how long claims are kept, and the clock by which prune finds the old ones |
@@ -18,6 +19,7 @@ mod names;
 mod number;
 mod own;
 mod retention;
+pub(crate) mod statements;
 pub(crate) mod stored;
 pub(crate) mod tables;
 mod unscheduled;

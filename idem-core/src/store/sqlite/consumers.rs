@@ -4,13 +4,13 @@ use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::calls_sql::RESOLVE;
 use super::consumers_sql::{
-    ADD_FORMER_NAME, CALLS, DATE, DISCARD, FIND, FORGET, INTERN, KEEP, KEEP_NAME, KNOWN, LIST, NUMBER, PROCESSES,
-    RENAME, REPLAY, SEEN, STALE, STATS,
+    CALLS, DATE, DISCARD, FIND, INTERN, KEEP, KEEP_NAME, KNOWN, LIST, NUMBER, PROCESSES, RENAME, REPLAY, SEEN, STALE,
+    STATS,
 };
 use super::sql::{duration, ids, in_hex, millis, row};
 use super::{Sqlite, Txn, claims, prune};
+use crate::store::sql::statements;
 use crate::store::{
     Answer, CallAnswer, ClaimState, Consumers, Filter, HandlerId, HandlerMark, Identity, KnownHandler, NUMBERS, Page,
     Replay, Replayed, Resolution, Row, Stats, next_provider_key, number, tell_of_retention,
@@ -51,7 +51,7 @@ impl Consumers for Sqlite {
             if is_old {
                 store.query(KEEP_NAME).bind(id).execute(txn.connection()).await?;
             }
-            let (statement, name) = if is_old { (RENAME, new) } else { (ADD_FORMER_NAME, old) };
+            let (statement, name) = if is_old { (RENAME, new) } else { (statements::ADD_FORMER_NAME, old) };
             store.query(statement).bind(id).bind(name).execute(txn.connection()).await?;
             Ok(true)
         };
@@ -158,7 +158,7 @@ impl Consumers for Sqlite {
                 return self.in_transaction(discard).await;
             }
         };
-        let query = self.query(RESOLVE).bind(id).bind(consumer);
+        let query = self.query(statements::RESOLVE).bind(id).bind(consumer);
         let query = query.bind(answer.map(CallAnswer::as_bytes)).bind(provider_key.map(next_provider_key));
         Ok(self.change(query.bind(provider_key)).await? == 1)
     }
@@ -201,6 +201,6 @@ impl Sqlite {
 
     /// Deletes a handler to which nothing belongs. Returns whether it has done so.
     async fn forget(&self, connection: &mut SqliteConnection, id: i32) -> sqlx::Result<bool> {
-        Ok(self.query(FORGET).bind(id).execute(connection).await?.rows_affected() == 1)
+        Ok(self.query(statements::FORGET).bind(id).execute(connection).await?.rows_affected() == 1)
     }
 }

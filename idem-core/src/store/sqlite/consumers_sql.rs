@@ -21,15 +21,6 @@ pub(super) const KEEP_NAME: &str = r#"
 INSERT INTO "idem_former_names" (handler_id, name) SELECT id, name FROM "idem_handlers" WHERE id = ?1
 ON CONFLICT DO NOTHING"#;
 
-pub(super) const ADD_FORMER_NAME: &str = r#"
-INSERT INTO "idem_former_names" (handler_id, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING"#;
-
-/// Deletes a handler to which nothing belongs.
-pub(super) const FORGET: &str = r#"
-DELETE FROM "idem_handlers" AS h WHERE id = ?1 AND pruned_through IS NULL
-    AND NOT EXISTS (SELECT 1 FROM "idem_processed_messages" AS p WHERE p.handler_id = h.id)
-    AND NOT EXISTS (SELECT 1 FROM "idem_inbox_messages" AS i WHERE i.handler_id = h.id)"#;
-
 pub(super) const STALE: &str = r#"
 SELECT coalesce(sum(seen_at < {now} - 30000), 0), count(*) = (SELECT count(DISTINCT value) FROM json_each(?1))
 FROM "idem_handlers" WHERE id IN (SELECT value FROM json_each(?1))"#;

@@ -8,10 +8,11 @@ use uuid::Uuid;
 use super::sql::{duration, ids, json, millis, row, since_epoch};
 use super::{Sqlite, Txn, calls_sql, inbox_sql};
 use crate::Reason;
+use crate::store::sql::statements;
 use crate::store::{
     Answer, CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId,
-    Identity, InboxRows, LeftCalls, LookBack, MAX_BREAKS, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowKind,
-    RowResult, TakeLimit, TakenCalls, envelope, error_text,
+    Identity, InboxRows, LeftCalls, LookBack, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, TakeLimit,
+    TakenCalls, envelope, error_text,
 };
 
 /// Inserts a row, or counts a delivery of one that is there, and returns its id.
@@ -118,7 +119,7 @@ impl InboxRows for Sqlite {
         let date = async |store: &Self, txn: &mut Txn| {
             // As in a take, it is the writer now.
             let since = Instant::now();
-            let query = store.query(calls_sql::DATE).bind(row.id).bind(row.locked_by).bind(millis(lease));
+            let query = store.query(statements::DATE_CALL).bind(row.id).bind(row.locked_by).bind(millis(lease));
             Ok((query.execute(txn.connection()).await?.rows_affected() == 1).then_some(since))
         };
         self.in_transaction(date).await
@@ -150,15 +151,16 @@ impl InboxRows for Sqlite {
             RowResult::Released { due } => ((0, 0, 0), Some(*due), None, None),
             RowResult::Dead { reason, error } => ((0, 0, 0), None, Some(*reason), Some(error)),
             RowResult::LeftToCall { provider_key } => {
-                let query = self.query(calls_sql::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by);
+                let query = self.query(statements::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by);
                 return Ok(self.change(query.bind(provider_key)).await? == 1);
             }
             RowResult::Refunded => {
-                return self.change(self.query(inbox_sql::REFUND_START).bind(row.id)).await.map(|_| true);
+                return self.change(self.query(statements::REFUND_START).bind(row.id)).await.map(|_| true);
             }
             RowResult::Called(result) => {
                 let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
-                let query = self.query(calls_sql::RECORD).bind(row.id).bind(row.locked_by).bind(i64::from(*is_attempt));
+                let query =
+                    self.query(statements::RECORD_CALL).bind(row.id).bind(row.locked_by).bind(i64::from(*is_attempt));
                 let query =
                     query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(millis(next.unwrap_or_default()));
                 let query = query.bind(next.err().map(Reason::as_str)).bind(error.as_deref().map(error_text));
@@ -166,15 +168,14 @@ impl InboxRows for Sqlite {
                 return Ok(self.change(query.bind(row.provider_key)).await? == 1);
             }
         };
-        let query = self.query(inbox_sql::RECORD_RESULT).bind(row.id).bind(row.locked_by);
+        let query = self.query(statements::RECORD_RESULT).bind(row.id).bind(row.locked_by);
         let query = query.bind(attempts).bind(starts).bind(breaks).bind(due.map(millis));
         let query = query.bind(reason.map(Reason::as_str)).bind(error.map(|error| error_text(error).into_owned()));
-        let query = query.bind(MAX_BREAKS).bind(Reason::BrokeConnection.as_str());
         Ok(self.change(query).await? == 1)
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Answer<bool> {
-        let query = self.query(inbox_sql::IS_SCHEDULED).bind(identity.handler.0).bind(identity.key.as_bytes());
+        let query = self.query(statements::IS_SCHEDULED).bind(identity.handler.0).bind(identity.key.as_bytes());
         Ok(!self.read_all(query, |_| Ok(())).await?.is_empty())
     }
 

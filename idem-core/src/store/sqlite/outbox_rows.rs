@@ -9,13 +9,14 @@ use uuid::Uuid;
 
 use super::handle::Query;
 use super::outbox_sql::{
-    BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FIND, FREE, HIGHEST, IN_ORDER, LEASE, OF_KEYS, OURS, READ, REGISTER,
-    RELEASE, REPLAY, RETRY, SHOW, STAGE, STATS, TO_DESTINATION, UNREAD,
+    BURY, BY_ID, DEAD, DELETE, EXCEPT, FIND, FREE, HIGHEST, IN_ORDER, LEASE, OF_KEYS, OURS, READ, REGISTER, RELEASE,
+    REPLAY, RETRY, STAGE, STATS, TO_DESTINATION, UNREAD,
 };
 use super::sql::{duration, in_hex, json, millis, time};
 use super::{Sqlite, Txn};
 use crate::Error;
 use crate::outbox::{StagedMessage, envelope};
+use crate::store::sql::statements;
 use crate::store::{
     Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId,
     OutboxMark, OutboxRead, OutboxRow, OutboxRows, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox,
@@ -92,7 +93,7 @@ impl OutboxRows for Sqlite {
         let LeaseRequest::Hold(lease) = request else {
             let changed = match request {
                 LeaseRequest::Release => self.change(self.of(RELEASE, outbox).bind(token)).await?.max(1),
-                _ => self.change(self.of(SHOW, outbox)).await?,
+                _ => self.change(self.of(statements::SHOW, outbox)).await?,
             };
             return Ok(if changed > 0 { LeaseAnswer::Held } else { LeaseAnswer::Unknown });
         };
@@ -213,7 +214,7 @@ impl OutboxRows for Sqlite {
             if again {
                 store.of(REPLAY, outbox).bind(id).execute(txn.connection()).await?;
             }
-            Ok(store.of(DISCARD, outbox).bind(id).execute(txn.connection()).await?.rows_affected() > 0)
+            Ok(store.of(statements::DISCARD, outbox).bind(id).execute(txn.connection()).await?.rows_affected() > 0)
         };
         self.in_transaction(remove).await
     }

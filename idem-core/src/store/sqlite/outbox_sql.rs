@@ -22,8 +22,6 @@ WHERE id = ?1 AND (locked_by IS NULL OR locked_by = ?2 OR locked_until < {now} O
 pub(super) const RELEASE: &str = r#"
 UPDATE "idem_outboxes" SET locked_by = NULL, locked_until = 0 WHERE id = ?1 AND locked_by = ?2"#;
 
-pub(super) const SHOW: &str = r#"UPDATE "idem_outboxes" SET relay_seen_at = {now} WHERE id = ?1"#;
-
 /// The conditions of a read, by its filter. Keys are a JSON array of what `hex()` makes of them.
 pub(super) const EXCEPT: &str = r#"
 (?6 = '[]' OR hex(key) NOT IN (SELECT value FROM json_each(?6)))
@@ -83,5 +81,3 @@ pub(super) const REPLAY: &str = r#"
 INSERT INTO "idem_outbox_messages" (outbox_id, message_id, created_at, destination, key, envelope, payload)
 SELECT outbox_id, message_id, created_at, destination, key, envelope, payload
 FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id = ?2"#;
-
-pub(super) const DISCARD: &str = r#"DELETE FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id = ?2"#;
