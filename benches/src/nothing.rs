@@ -9,8 +9,8 @@ use idem::store::{
     Caller, ClaimState, Claimed, CommitResult, Consumers, DeadOutgoing, DueRows, ErrorClass, ExistingClaim, Fate,
     Filter, HandlerId, HandlerMark, HasConnection, Identity, InboxRows, KnownHandler, LeaseAnswer, LeaseRequest,
     LeftCalls, LocalMessage, LookBack, NewRow, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
-    PublishFailure, Replay, Replayed, Resolution, RollbackResult, Row, RowKind, RowRef, RowResult, Stats, StoreError,
-    StoreFacts, TakeLimit, TakenCalls, Ticket, Transactions, TxnState, UnreadOutbox,
+    PublishFailure, Replay, Replayed, Resolution, Row, RowKind, RowRef, RowResult, Stats, StoreError, StoreFacts,
+    TakeLimit, TakenCalls, Ticket, Transactions, TxnState, UnreadOutbox,
 };
 use uuid::Uuid;
 
@@ -81,8 +81,8 @@ impl Transactions for Nothing {
         ErrorClass::Ordinary
     }
 
-    async fn rollback(&self, _: Nowhere) -> Answer<RollbackResult> {
-        Ok(RollbackResult::RolledBack)
+    async fn rollback(&self, _: Nowhere) -> Answer<Fate> {
+        Ok(Fate::RolledBack)
     }
 
     fn ticket(&self, _: &Nowhere) -> Option<Ticket> {

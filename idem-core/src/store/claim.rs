@@ -89,26 +89,6 @@ pub struct ExistingClaim {
     pub age: Option<Duration>,
 }
 
-/// The result of a rollback.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RollbackResult {
-    /// Nothing of the transaction is in the database.
-    RolledBack,
-    /// Nothing of the transaction is in the database, but the handler itself had ended it before it failed, by ROLLBACK or
-    /// PREPARE TRANSACTION.
-    Ended,
-    /// The handler had ended the transaction by COMMIT before it failed: the claim, and the handler's writes up to that
-    /// point, are committed.
-    CommittedEarly,
-    /// The handler had run COMMIT before it failed, and the database refused it: nothing of the transaction is
-    /// committed.
-    CommitRefused,
-    /// Nothing of the transaction is in the database: the driver has rolled it back, since a nested transaction of the
-    /// handler did not begin.
-    Unbegun,
-}
-
 /// Why the driver has rolled back a transaction.
 pub(crate) const UNBEGUN: &str = "a `begin()` of a nested transaction has failed, or was dropped before its end (by a timeout, \
                                   for example), upon which sqlx rolls back the whole transaction: limit the time of the \
@@ -207,7 +187,7 @@ pub struct Ticket {
     pub claim: Option<(HandlerId, Key)>,
 }
 
-/// How a transaction ended.
+/// How a transaction ended that idem has not committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fate {
@@ -215,11 +195,14 @@ pub enum Fate {
     Running,
     /// Nothing of it is in the database.
     RolledBack,
-    /// Nothing of it is in the database; the handler itself had ended it, so that another session could commit it, and
-    /// the store has rolled it back.
+    /// Nothing of it is in the database, but the handler itself had ended it, by ROLLBACK, or by PREPARE TRANSACTION, which the
+    /// store has undone.
     Ended,
-    /// Nothing of it is in the database; the handler had run COMMIT, which the database refused.
+    /// The handler had ended it by COMMIT: the claim, and the handler's writes up to that point, are committed.
+    CommittedEarly,
+    /// Nothing of it is in the database: the handler had run COMMIT, and the database refused it.
     CommitRefused,
-    /// The claim, and the writes in the transaction, are committed.
-    Committed,
+    /// Nothing of it is in the database: the driver has rolled it back, since a nested transaction of the handler did not
+    /// begin.
+    Unbegun,
 }

@@ -52,9 +52,7 @@ pub use call_keys::next_provider_key;
 pub(crate) use calls::called_for;
 pub use calls::{CallResult, Caller, LeftCalls, RELEASED_AT_ONCE, Resolution, TakenCalls};
 pub(crate) use claim::UNBEGUN;
-pub use claim::{
-    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, Ticket, TxnState,
-};
+pub use claim::{ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, Ticket, TxnState};
 #[cfg(feature = "postgres")]
 pub(crate) use connection_share::FOR_A_RELAY;
 pub use connection_share::{ConnectionShare, ConnectionShares};

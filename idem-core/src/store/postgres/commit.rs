@@ -1,6 +1,6 @@
 //! Guard and COMMIT. The guard checks whether the transaction is still the one that made the claim.
 
-use crate::store::{CommitResult, RollbackResult, StoreError, UNBEGUN};
+use crate::store::{CommitResult, Fate, StoreError, UNBEGUN};
 
 use super::Postgres;
 use super::answer::{About, Failure};
@@ -183,8 +183,8 @@ static TELL: std::sync::Once = std::sync::Once::new();
 async fn undo(txn: Txn, finished: usize, undone: CommitResult) -> CommitResult {
     let ticket = txn.ticket().map(Box::new);
     match rollback(txn).await {
-        Ok(RollbackResult::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
-        Ok(RollbackResult::Ended) if finished == 0 => CommitResult::RolledBack,
+        Ok(Fate::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
+        Ok(Fate::Ended) if finished == 0 => CommitResult::RolledBack,
         Err(fault) if finished == 0 => CommitResult::NotSent(fault, ticket),
         // The refusal stands, whether or not the connection can be reused.
         _ => undone,

@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use crate::Fingerprint;
 use crate::store::{
-    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
-    StoreFacts, Ticket, Transactions, TxnState,
+    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, StoreError, StoreFacts,
+    Ticket, Transactions, TxnState,
 };
 
 use super::answer::{self, About, Failure};
@@ -210,7 +210,7 @@ impl Transactions for Postgres {
         answer::race(error)
     }
 
-    async fn rollback(&self, txn: Txn) -> Answer<RollbackResult> {
+    async fn rollback(&self, txn: Txn) -> Answer<Fate> {
         rollback::rollback(txn).await
     }
 
