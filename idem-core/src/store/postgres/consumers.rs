@@ -91,26 +91,18 @@ impl Consumers for Postgres {
     }
 
     async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Answer<Replayed> {
-        let force = match how {
-            Replay::As(key) => {
-                let query = self.query(&consumers_sql::replay_as()).bind(consumer).bind(id).bind(key.as_bytes());
-                let Some(is_free) = self.ask(query).await?.first().map(|row| row.try_get(0)).transpose()? else {
-                    return Ok(Replayed::NotFound);
-                };
-                return Ok(if is_free { Replayed::Due } else { Replayed::KeyTaken });
-            }
-            Replay::Plain => false,
-            Replay::Forced => true,
-        };
-        let rows = self.ask(self.query(&consumers_sql::replay()).bind(consumer).bind(id).bind(force)).await?;
-        let Some(row) = rows.first() else { return Ok(Replayed::NotFound) };
-        let reason: String = row.try_get(0)?;
-        Ok(match Reason::parse(&reason) {
-            Some(Reason::Conflict) => Replayed::NeedsKey,
-            Some(Reason::Unresolved) => Replayed::Unresolved,
-            Some(reason) if reason.needs_force() && !force => Replayed::NeedsForce,
-            _ => Replayed::Due,
-        })
+        if let Replay::As(key) = how {
+            let query = self.query(&consumers_sql::replay_as()).bind(consumer).bind(id).bind(key.as_bytes());
+            let is_free: Option<bool> = self.ask(query).await?.first().map(|row| row.try_get(0)).transpose()?;
+            return Ok(is_free.map_or(Replayed::NotFound, |is| if is { Replayed::Due } else { Replayed::KeyTaken }));
+        }
+        let query = self.shared(statements::REPLAY).bind(id).bind(consumer).bind(how == Replay::Forced);
+        if !self.ask(query.bind(None::<&[u8]>)).await?.is_empty() {
+            return Ok(Replayed::Due);
+        }
+        let found = self.ask(self.shared(statements::FIND).bind(id).bind(consumer)).await?;
+        let reason: Option<String> = found.first().map(|row| row.try_get("reason")).transpose()?;
+        Ok(Replayed::refused(reason.as_deref()))
     }
 
     async fn resolve(

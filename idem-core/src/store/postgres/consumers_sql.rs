@@ -114,38 +114,6 @@ pub(super) fn list(which: &str) -> String {
     )
 }
 
-/// A row whose external call may have begun, and that has no answer. It goes back to its call phase, with the key and the time of
-/// its first call. One that was never called becomes an ordinary row, for a version with the call as for one without.
-const IN_DOUBT: &str = "i.called_at IS NOT NULL AND i.answer IS NULL";
-
-/// A row that ended a process or a connection runs as a suspect again: breaks is set to 2 to mark it, because starts is
-/// reset to 0. Earlier breaks are cleared. A call in doubt keeps the end of its lease, because its request may still be on its
-/// way.
-pub(super) fn replay() -> String {
-    format!(
-        "WITH found AS MATERIALIZED (
-            SELECT i.id, i.reason FROM {{schema}}.inbox_messages AS i
-            JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
-            WHERE i.id = $2 AND h.consumer = $1 AND i.state = 'dead' FOR UPDATE OF i
-        ), done AS (
-            UPDATE {{schema}}.inbox_messages AS i
-            SET state = CASE WHEN {IN_DOUBT} THEN 'calling' ELSE 'scheduled' END,
-                died_at = NULL, reason = NULL, locked_by = NULL, locked_until = NULL, crash_count = 0,
-                attempts = 0, asked_at = NULL,
-                run_at = CASE WHEN {IN_DOUBT} THEN greatest(i.locked_until, i.run_at, now()) ELSE now() END,
-                lost_connections = CASE WHEN NOT ({IN_DOUBT}) AND found.reason IN ('{}', '{}') THEN 2 ELSE 0 END
-            FROM found WHERE i.id = found.id AND found.reason NOT IN ('{}', '{}') AND ($3 OR found.reason NOT IN ('{}', '{}'))
-        )
-        SELECT reason FROM found",
-        Reason::Crashed,
-        Reason::BrokeConnection,
-        Reason::Conflict,
-        Reason::Unresolved,
-        Reason::Committed,
-        Reason::TooOld,
-    )
-}
-
 pub(super) fn replay_as() -> String {
     format!(
         "WITH found AS MATERIALIZED (

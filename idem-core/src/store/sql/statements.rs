@@ -74,6 +74,27 @@ WHERE id = $1 AND state = 'dead' AND provider_key = $5 AND ($3 IS NOT NULL OR an
     AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2)
 RETURNING 1"#;
 
+/// A dead row, by its id and consumer.
+pub(crate) const FIND: &str = r#"
+SELECT handler_id, fingerprint, reason FROM "idem_inbox_messages"
+WHERE id = $1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2)"#;
+
+/// Makes a dead row due, unless it needs force ($3) or another key ($4). One that ended processes or connections runs as a suspect
+/// again: breaks is set to 2 to mark it, because starts is reset to 0. A row whose external call may have begun, and that has no
+/// answer, goes back to its call phase, with the key, the time of its first call, and the end of its lease, because its request
+/// may still be on its way.
+pub(crate) const REPLAY: &str = r#"
+UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0,
+    state = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN 'calling' ELSE 'scheduled' END,
+    run_at = CASE WHEN called_at IS NOT NULL AND answer IS NULL
+        THEN {greatest}(coalesce(locked_until, run_at), run_at, {now}) ELSE {now} END,
+    lost_connections = CASE WHEN (called_at IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection')
+        THEN 2 ELSE 0 END,
+    reason = NULL, died_at = NULL, asked_at = NULL, key = coalesce($4, key)
+WHERE id = $1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2)
+    AND reason <> 'unresolved' AND (reason <> 'conflict' OR $4 IS NOT NULL) AND ($3 OR reason NOT IN ('committed', 'too old'))
+RETURNING 1"#;
+
 pub(crate) const ADD_FORMER_NAME: &str = r#"
 INSERT INTO "idem_former_names" (handler_id, name) VALUES ($1, $2) ON CONFLICT DO NOTHING"#;
 

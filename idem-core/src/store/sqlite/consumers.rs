@@ -5,8 +5,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
 use super::consumers_sql::{
-    CALLS, DATE, DISCARD, FIND, INTERN, KEEP, KEEP_NAME, KNOWN, LIST, NUMBER, PROCESSES, RENAME, REPLAY, SEEN, STALE,
-    STATS,
+    CALLS, DATE, DISCARD, INTERN, KEEP, KEEP_NAME, KNOWN, LIST, NUMBER, PROCESSES, RENAME, SEEN, STALE, STATS,
 };
 use super::sql::{duration, ids, in_hex, millis, row};
 use super::{Sqlite, Txn, claims, prune};
@@ -106,12 +105,12 @@ impl Consumers for Sqlite {
     /// For another key, claims it for the row, then moves the row to it; from then on the row owns its claim.
     async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Answer<Replayed> {
         let replay = async |store: &Self, txn: &mut Txn| {
-            let find = sqlx::query_as::<_, (i32, Vec<u8>, String)>(store.prefix.sql(FIND)).bind(id).bind(consumer);
+            let find =
+                sqlx::query_as::<_, (i32, Vec<u8>, String)>(store.prefix.sql(statements::FIND)).bind(id).bind(consumer);
             let found = find.fetch_optional(txn.connection()).await?;
             let Some((handler, fingerprint, reason)) = found else { return Ok(Replayed::NotFound) };
-            let reason = Reason::parse(&reason);
             let key = match how {
-                Replay::As(_) if reason != Some(Reason::Conflict) => return Ok(Replayed::NotFound),
+                Replay::As(_) if reason != Reason::Conflict.as_str() => return Ok(Replayed::NotFound),
                 Replay::As(key) => {
                     let fingerprint = Fingerprint::stored(&fingerprint);
                     let identity = Identity { handler: HandlerId(handler), key: key.clone(), fingerprint };
@@ -122,14 +121,9 @@ impl Consumers for Sqlite {
                 }
                 Replay::Plain | Replay::Forced => None,
             };
-            match reason {
-                Some(Reason::Conflict) if key.is_none() => return Ok(Replayed::NeedsKey),
-                Some(Reason::Unresolved) => return Ok(Replayed::Unresolved),
-                Some(reason) if reason.needs_force() && how == Replay::Plain => return Ok(Replayed::NeedsForce),
-                _ => {}
-            }
-            store.query(REPLAY).bind(id).bind(key).execute(txn.connection()).await?;
-            Ok(Replayed::Due)
+            let query = store.query(statements::REPLAY).bind(id).bind(consumer).bind(how == Replay::Forced).bind(key);
+            let done = query.execute(txn.connection()).await?.rows_affected() == 1;
+            Ok(if done { Replayed::Due } else { Replayed::refused(Some(&reason)) })
         };
         self.in_transaction(replay).await
     }

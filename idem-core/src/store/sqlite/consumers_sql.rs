@@ -75,22 +75,6 @@ WHERE state {which} AND id < ?1 AND (?2 IS NULL OR reason = ?2)
     AND (?6 IS NULL OR hex(key) IN (SELECT value FROM json_each(?6)))
 ORDER BY id DESC LIMIT ?5"#;
 
-pub(super) const FIND: &str = r#"
-SELECT handler_id, fingerprint, reason FROM "idem_inbox_messages"
-WHERE id = ?1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)"#;
-
-/// A row that ended processes or connections runs as a suspect again: breaks is set to 2 to mark it, because starts is
-/// reset to 0. A row whose external call may have begun, and that has no answer, goes back to its call phase, with the
-/// key, the time of its first call, and the end of its lease, because its request may still be on its way.
-pub(super) const REPLAY: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0,
-    state = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN 'calling' ELSE 'scheduled' END,
-    run_at = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN max(coalesce(locked_until, 0), run_at, {now}) ELSE {now} END,
-    lost_connections = CASE WHEN (called_at IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection')
-        THEN 2 ELSE 0 END,
-    reason = NULL, died_at = NULL, asked_at = NULL, key = coalesce(?2, key)
-WHERE id = ?1"#;
-
 /// ?3: the key of the call that an operator resolves; without one, a row whose call may have begun stays, whatever made it dead.
 pub(super) const DISCARD: &str = r#"
 DELETE FROM "idem_inbox_messages"
