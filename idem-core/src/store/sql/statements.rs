@@ -105,6 +105,18 @@ DELETE FROM "idem_handlers" AS h WHERE id = $1 AND pruned_through IS NULL
     AND NOT EXISTS (SELECT 1 FROM "idem_inbox_messages" AS i WHERE i.handler_id = h.id)
 RETURNING 1"#;
 
+/// Whether the lease of an outbox can be taken or renewed under the token $2. It writes nothing.
+pub(crate) const FREE: &str = r#"
+SELECT locked_by IS NULL OR locked_by = $2 OR locked_until < {now} OR locked_until > {now} + lease
+FROM "idem_outboxes" WHERE id = $1"#;
+
+pub(crate) const LEASE: &str = r#"
+UPDATE "idem_outboxes" SET locked_by = $2, lease = $3, locked_until = {now} + $3, relay_seen_at = {now}
+WHERE id = $1 AND (locked_by IS NULL OR locked_by = $2 OR locked_until < {now} OR locked_until > {now} + lease) RETURNING 1"#;
+
+pub(crate) const RELEASE: &str = r#"
+UPDATE "idem_outboxes" SET locked_by = NULL, locked_until = {now} WHERE id = $1 AND locked_by = $2"#;
+
 /// Records that a relay of an outbox runs.
 pub(crate) const SHOW: &str = r#"UPDATE "idem_outboxes" SET relay_seen_at = {now} WHERE id = $1 RETURNING 1"#;
 
