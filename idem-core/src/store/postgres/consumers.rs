@@ -57,11 +57,11 @@ impl Consumers for Postgres {
                 None => return Ok(true),
             },
         };
-        let query = match is_old {
-            true => self.query(consumers_sql::RENAME).bind(id.0).bind(new),
-            false => self.shared(statements::ADD_FORMER_NAME).bind(id.0).bind(old),
-        };
-        self.ask(query).await.map(|_| true)
+        if is_old {
+            self.ask(self.shared(statements::KEEP_NAME).bind(id.0)).await?;
+        }
+        let (statement, name) = if is_old { (statements::RENAME, new) } else { (statements::ADD_FORMER_NAME, old) };
+        self.ask(self.shared(statement).bind(id.0).bind(name)).await.map(|_| true)
     }
 
     async fn mark(&self, handlers: &[HandlerId], mark: HandlerMark) -> Answer<bool> {

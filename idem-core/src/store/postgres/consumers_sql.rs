@@ -32,14 +32,6 @@ pub(super) const KEEP: &str = "
     UPDATE {schema}.handlers AS h SET retention = greatest(h.retention, $2::float8 * interval '1 second')
     FROM shorter WHERE h.id = shorter.id";
 
-/// Gives a handler another name, and keeps the one that it had.
-pub(super) const RENAME: &str = "
-    WITH kept AS (
-        INSERT INTO {schema}.former_names (handler_id, name)
-        SELECT id, name FROM {schema}.handlers WHERE id = $1 ON CONFLICT DO NOTHING
-    )
-    UPDATE {schema}.handlers SET name = $2 WHERE id = $1";
-
 /// Changes what a mark changes, and returns how many of the handlers there are.
 pub(super) fn mark(mark: HandlerMark) -> String {
     let change = match mark {

@@ -95,6 +95,12 @@ WHERE id = $1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handl
     AND reason <> 'unresolved' AND (reason <> 'conflict' OR $4 IS NOT NULL) AND ($3 OR reason NOT IN ('committed', 'too old'))
 RETURNING 1"#;
 
+/// Before [`RENAME`].
+pub(crate) const KEEP_NAME: &str = r#"
+INSERT INTO "idem_former_names" (handler_id, name) SELECT id, name FROM "idem_handlers" WHERE id = $1 ON CONFLICT DO NOTHING"#;
+
+pub(crate) const RENAME: &str = r#"UPDATE "idem_handlers" SET name = $2 WHERE id = $1"#;
+
 pub(crate) const ADD_FORMER_NAME: &str = r#"
 INSERT INTO "idem_former_names" (handler_id, name) VALUES ($1, $2) ON CONFLICT DO NOTHING"#;
 

@@ -4,9 +4,7 @@ use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::consumers_sql::{
-    CALLS, DATE, DISCARD, INTERN, KEEP, KEEP_NAME, KNOWN, LIST, NUMBER, PROCESSES, RENAME, SEEN, STALE, STATS,
-};
+use super::consumers_sql::{CALLS, DATE, DISCARD, INTERN, KEEP, KNOWN, LIST, NUMBER, PROCESSES, SEEN, STALE, STATS};
 use super::sql::{duration, ids, in_hex, millis, row};
 use super::{Sqlite, Txn, claims, prune};
 use crate::store::sql::statements;
@@ -48,9 +46,9 @@ impl Consumers for Sqlite {
                 (None, None) => (store.intern(txn.connection(), consumer, new).await?.0, false),
             };
             if is_old {
-                store.query(KEEP_NAME).bind(id).execute(txn.connection()).await?;
+                store.query(statements::KEEP_NAME).bind(id).execute(txn.connection()).await?;
             }
-            let (statement, name) = if is_old { (RENAME, new) } else { (statements::ADD_FORMER_NAME, old) };
+            let (statement, name) = if is_old { (statements::RENAME, new) } else { (statements::ADD_FORMER_NAME, old) };
             store.query(statement).bind(id).bind(name).execute(txn.connection()).await?;
             Ok(true)
         };

@@ -15,12 +15,6 @@ SELECT h.id, h.retention FROM "idem_handlers" AS h JOIN "idem_former_names" AS f
 WHERE h.consumer = ?1 AND f.name = ?2
 LIMIT 1"#;
 
-pub(super) const RENAME: &str = r#"UPDATE "idem_handlers" SET name = ?2 WHERE id = ?1"#;
-
-pub(super) const KEEP_NAME: &str = r#"
-INSERT INTO "idem_former_names" (handler_id, name) SELECT id, name FROM "idem_handlers" WHERE id = ?1
-ON CONFLICT DO NOTHING"#;
-
 pub(super) const STALE: &str = r#"
 SELECT coalesce(sum(seen_at < {now} - 30000), 0), count(*) = (SELECT count(DISTINCT value) FROM json_each(?1))
 FROM "idem_handlers" WHERE id IN (SELECT value FROM json_each(?1))"#;
