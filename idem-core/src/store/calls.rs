@@ -1,11 +1,36 @@
-//! External calls: who makes them, their results, and what an operator decides about them.
+//! External calls: who makes them, their answers and results, and what an operator decides about them.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::{Duration, Instant};
+
+use bytes::Bytes;
 
 use crate::Reason;
 
-use super::{CallAnswer, HandlerId, Row};
+use super::{HandlerId, Row};
+
+/// The answer of an external call, as JSON. Its `Debug` shows only the length, because an answer may contain personal data.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CallAnswer(Bytes);
+
+impl CallAnswer {
+    /// These bytes, which are JSON.
+    pub fn new(json: impl Into<Bytes>) -> Self {
+        Self(json.into())
+    }
+
+    /// Returns the JSON.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for CallAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CallAnswer({} bytes)", self.0.len())
+    }
+}
 
 /// The rows of a take.
 // Exhaustive: a store makes it.

@@ -1,9 +1,14 @@
-//! Claims: their identity, and the database's responses.
+//! Claims: the identities of handlers and messages, and the database's responses.
 
 use std::time::{Duration, SystemTime};
 
-use super::{HandlerId, StoreError};
+use super::StoreError;
 use crate::{BoxError, Fingerprint, Key};
+
+/// (consumer, handler), interned as a small integer in the table `handlers`.
+// Exhaustive: it is the column's number, and stores wrap and unwrap it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HandlerId(pub i32);
 
 /// The identity of a message in the store.
 // Exhaustive: a store that did not read a new part of it would take two messages for one, so it must not compile.
@@ -205,4 +210,26 @@ pub enum Fate {
     /// Nothing of it is in the database: the driver has rolled it back, since a nested transaction of the handler did not
     /// begin.
     Unbegun,
+}
+
+/// The result of a claim in a transaction of the application's own: `Postgres::claim_key` and `Sqlite::claim_key`, which
+/// have an example.
+// Exhaustive: an application that does not treat a new result would process a message twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "only a new message may be processed"]
+pub enum OwnClaim {
+    /// The message was not processed before. It is claimed as soon as the application commits. If this transaction has made
+    /// the claim itself, the answer is the same each time.
+    New,
+    /// A copy of the message was processed before.
+    Duplicate,
+    /// Another message with this key was processed before: the fingerprints differ.
+    Conflict,
+}
+
+impl OwnClaim {
+    /// Returns whether the message was not processed before.
+    pub fn is_new(self) -> bool {
+        self == Self::New
+    }
 }
