@@ -146,8 +146,22 @@ impl InboxRows for Postgres {
                 let query = self.shared(statements::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by);
                 return Ok(!self.ask(query.bind(provider_key)).await?.is_empty());
             }
-            RowResult::Refunded => return self.refund_start(row).await,
-            RowResult::Called(result) => return self.record_call(row, result).await,
+            RowResult::Refunded => {
+                return match self.ask(self.shared(statements::REFUND_START).bind(row.id)).await {
+                    // The row is running, and its outcome sets the starts.
+                    Err(StoreError::LockTimeout) => Ok(true),
+                    answer => answer.map(|_| true),
+                };
+            }
+            RowResult::Called(result) => {
+                let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
+                let query = self.shared(statements::RECORD_CALL).bind(row.id).bind(row.locked_by);
+                let query = query.bind(i32::from(*is_attempt)).bind(answer.as_ref().map(CallAnswer::as_bytes));
+                let query = query.bind(interval(next.unwrap_or_default())).bind(next.err().map(Reason::as_str));
+                let query = query.bind(error.as_deref().map(error_text)).bind(*is_unused).bind(*in_doubt);
+                let query = query.bind(*is_question).bind(row.provider_key);
+                return Ok(!self.ask_about(About::Messages, query).await?.is_empty());
+            }
         };
         let query = self.shared(statements::RECORD_RESULT).bind(row.id).bind(row.locked_by);
         let query = query.bind(attempts).bind(starts).bind(breaks).bind(due.map(interval));
@@ -163,24 +177,5 @@ impl InboxRows for Postgres {
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Answer<Vec<Row>> {
         let query = self.query(&inbox_sql::dead_letter_crashed()).bind(ids(handlers)).bind(over(lease));
         rows::all(&self.ask(query).await?)
-    }
-}
-
-impl Postgres {
-    async fn refund_start(&self, row: &Row) -> Answer<bool> {
-        match self.ask(self.shared(statements::REFUND_START).bind(row.id)).await {
-            // The row is running, and its outcome sets the starts.
-            Err(StoreError::LockTimeout) => Ok(true),
-            answer => answer.map(|_| true),
-        }
-    }
-
-    async fn record_call(&self, row: &Row, result: &CallResult) -> Answer<bool> {
-        let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
-        let query = self.shared(statements::RECORD_CALL).bind(row.id).bind(row.locked_by).bind(i32::from(*is_attempt));
-        let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(interval(next.unwrap_or_default()));
-        let query = query.bind(next.err().map(Reason::as_str)).bind(error.as_deref().map(error_text));
-        let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question).bind(row.provider_key);
-        Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 }

@@ -57,11 +57,6 @@ impl Txn {
         self.connection.raw()
     }
 
-    /// Returns whether it has staged messages.
-    pub(super) fn has_staged(&self) -> bool {
-        !self.staged.is_empty() || !self.local.is_empty()
-    }
-
     /// Returns whether the next message would find the connection as it was before this one.
     pub(super) async fn is_clean(&mut self) -> bool {
         if !self.lent {
