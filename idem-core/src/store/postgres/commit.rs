@@ -1,6 +1,6 @@
 //! Guard and COMMIT. The guard checks whether the transaction is still the one that made the claim.
 
-use crate::store::{CommitResult, Fate, StoreError, UNBEGUN};
+use crate::store::{CommitResult, Fate, StoreError, UNBEGUN, tell_of_conflicts};
 
 use super::Postgres;
 use super::answer::{About, Failure};
@@ -8,7 +8,7 @@ use super::connection::{Answer, UNREAD};
 use super::local_sql::RACED;
 use super::rollback::rollback;
 use super::txn::{Txn, not_answered};
-use super::writes::unscheduled;
+use super::writes::conflicts;
 
 /// The text that distinguishes the guard's own error from a handler's.
 const ENDED: &str = "idem: the handler ended the transaction";
@@ -39,7 +39,7 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
         None if finished < needed => return CommitResult::Unknown(StoreError::ConnectionLost(UNREAD.into())),
         None => {
             if !writes.local.is_empty() {
-                unscheduled(&rows).tell();
+                tell_of_conflicts(conflicts(&rows));
             }
             txn.put_back(&rows);
             return CommitResult::Done;

@@ -13,7 +13,7 @@ use super::txn::{ended, not_committed, write};
 use super::{Sqlite, Txn};
 use crate::store::{
     Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, StoreError, StoreFacts,
-    Ticket, Transactions, TxnState, Unscheduled,
+    Ticket, Transactions, TxnState, tell_of_conflicts,
 };
 
 /// Warns only once that a batch was split.
@@ -113,7 +113,7 @@ impl Transactions for Sqlite {
     async fn commit(&self, mut txn: Txn) -> CommitResult {
         // The handler timeout ends before COMMIT starts.
         txn.connection.watch().limit(Duration::MAX);
-        let mut unscheduled = Unscheduled::default();
+        let mut conflicts = 0;
         if txn.shared || !txn.staged.is_empty() || !txn.local.is_empty() {
             // The guard, and another one: nothing is inserted behind a transaction that its handler has ended.
             if txn.guarded
@@ -130,8 +130,8 @@ impl Transactions for Sqlite {
                 // Dropping the connection rolls back.
                 return CommitResult::Refused(CHANGED.into());
             }
-            unscheduled = match write(self, &mut txn).await.map_err(|error| self.file.fault_of_message(error)) {
-                Ok(unscheduled) => unscheduled,
+            conflicts = match write(self, &mut txn).await.map_err(|error| self.file.fault_of_message(error)) {
+                Ok(conflicts) => conflicts,
                 Err(StoreError::Message(error)) => return CommitResult::Refused(error),
                 Err(fault) => return CommitResult::NotSent(fault, None),
             };
@@ -153,7 +153,7 @@ impl Transactions for Sqlite {
                 }
             }
         }
-        unscheduled.tell();
+        tell_of_conflicts(conflicts);
         CommitResult::Done
     }
 
