@@ -10,7 +10,7 @@ use idem::store::{
     Filter, HandlerId, HandlerMark, HasConnection, Identity, InboxRows, KnownHandler, LeaseAnswer, LeaseRequest,
     LeftCalls, LocalMessage, LookBack, NewRow, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
     PublishFailure, Replay, Replayed, Resolution, Row, RowKind, RowRef, RowResult, Stats, StoreError, StoreFacts,
-    TakeLimit, TakenCalls, Ticket, Transactions, TxnState,
+    TakeLimit, TakenCalls, Ticket, Transactions, TxnState, UnreadOutbox,
 };
 use uuid::Uuid;
 
@@ -169,6 +169,10 @@ impl OutboxRows for Nothing {
 
     async fn outbox_stats(&self, _: OutboxId, _: u64) -> Answer<OutboxStats> {
         Ok(OutboxStats::default())
+    }
+
+    async fn unread_outboxes(&self, _: Duration, _: u64) -> Answer<Vec<UnreadOutbox>> {
+        Ok(Vec::new())
     }
 
     async fn dead_outgoing(&self, _: OutboxId, _: Page) -> Answer<Vec<DeadOutgoing>> {

@@ -1,38 +1,50 @@
 //! Outboxes that no relay looks at, for example because its name is misspelt.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use metrics::gauge;
+use tokio::time::timeout;
 
-use crate::store::OutboxStats;
+use crate::Store;
+
 use crate::telemetry::OUTBOX_COUNTED;
 
 /// For how long no relay may have looked at an outbox with messages.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether an outbox was unread when its stats were last read.
+/// How long the answer may take.
+const ASK: Duration = Duration::from_secs(5);
+
+/// The outboxes that were unread when it looked last.
 #[derive(Debug, Default)]
-pub(crate) struct Unread(bool);
+pub(crate) struct Unread(BTreeSet<String>);
 
 impl Unread {
-    /// Logs and counts the messages of this outbox if no relay has looked at it for a minute.
-    pub(crate) fn look(&mut self, outbox: &str, stats: &OutboxStats) {
-        let waiting = stats.waiting.min(OUTBOX_COUNTED);
-        let is_seen = stats.relay_seen.is_some_and(|seen| seen <= PATIENCE);
-        let oldest = stats.oldest.filter(|oldest| *oldest > PATIENCE && !is_seen);
-        if let Some(oldest) = oldest.filter(|_| !self.0) {
-            tracing::warn!(
-                outbox,
-                waiting,
-                ?oldest,
-                "no relay has looked at the messages of this outbox for a minute: run `Relay::new({outbox:?}, ..)`, or correct \
-                 the name"
-            );
+    /// Logs and counts the messages that no relay has looked at for a minute; of all outboxes of the database, or of this one.
+    pub(crate) async fn look<S: Store>(&mut self, store: &S, only: Option<&str>) {
+        // A database that does not answer is logged by others.
+        let Ok(Ok(found)) = timeout(ASK, store.unread_outboxes(PATIENCE, OUTBOX_COUNTED)).await else { return };
+        let mut now = BTreeSet::new();
+        for unread in found.into_iter().filter(|unread| only.is_none_or(|only| only == unread.name)) {
+            set(&unread.name, unread.waiting);
+            if !self.0.contains(&unread.name) {
+                let (outbox, waiting, oldest) = (&unread.name, unread.waiting, unread.oldest);
+                tracing::warn!(
+                    outbox,
+                    waiting,
+                    ?oldest,
+                    "no relay has looked at the messages of this outbox for a minute: run `Relay::new({outbox:?}, ..)`, or \
+                     correct the name"
+                );
+            }
+            now.insert(unread.name);
         }
-        if self.0 || oldest.is_some() {
-            let unread = if oldest.is_some() { waiting } else { 0 };
-            gauge!("idem_outbox_unread", "outbox" => outbox.to_owned()).set(unread as f64);
-        }
-        self.0 = oldest.is_some();
+        self.0.difference(&now).for_each(|read| set(read, 0));
+        self.0 = now;
     }
+}
+
+fn set(outbox: &str, messages: u64) {
+    gauge!("idem_outbox_unread", "outbox" => outbox.to_owned()).set(messages as f64);
 }

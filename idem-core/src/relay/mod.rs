@@ -12,7 +12,7 @@
 //! | `floor` | the low-water mark, from which reads begin |
 //! | `queue` | the messages in memory, and the small queue of each key |
 //! | `circuit` | circuit breakers of destinations; a broker that is away |
-//! | `watch` | the gauges of its outbox |
+//! | `watch` | gauges, and outboxes that no relay looks at |
 //! | `operator` | dead letters, for an operator |
 
 mod answers;

@@ -87,12 +87,12 @@ impl<S: Store> Pipeline<S> {
         let limit = backlog.unwrap_or(0).saturating_add(1).max(OUTBOX_COUNTED);
         let (mut failures, mut unread, mut relayed) = (0_u32, Unread::default(), Instant::now());
         loop {
+            unread.look(&self.store, Some(consumer)).await;
             let began = Instant::now();
             match within(COUNT, self.store.outbox_stats(gate.id, limit)).await {
                 Ok(stats) => {
                     failures = 0;
                     gauges.set(&stats);
-                    unread.look(consumer, &stats);
                     if stats.waiting > 0 {
                         gate.publishes();
                     }

@@ -63,7 +63,7 @@ pub use known_handler::{HandlerMark, KnownHandler, Remedies, SEEN_RECENTLY};
 pub use limit::{DueRows, LookBack, RowKind, Stats, TakeLimit};
 pub use outbox_row::{
     DeadOutgoing, LOCAL_CONFLICT, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFilter, OutboxFound, OutboxId,
-    OutboxMark, OutboxRead, OutboxRow, OutboxSnapshot, OutboxStats, PublishFailure, RowRef,
+    OutboxMark, OutboxRead, OutboxRow, OutboxSnapshot, OutboxStats, PublishFailure, RowRef, UnreadOutbox,
 };
 pub use outbox_rows::OutboxRows;
 pub use replayed::{Page, Replay, Replayed, ReplayedAll};

@@ -133,6 +133,18 @@ pub struct OutboxStats {
     pub relay_seen: Option<Duration>,
 }
 
+/// An outbox whose messages no relay has looked at for a while.
+// Exhaustive: a store makes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadOutbox {
+    /// Its name.
+    pub name: String,
+    /// How many messages wait there; counted up to the limit that the caller has given.
+    pub waiting: u64,
+    /// How long ago the oldest of them was staged.
+    pub oldest: Duration,
+}
+
 /// The read of a relay.
 // Exhaustive: a store that ignored a new part of it could lose a message, so it must not compile.
 #[derive(Debug, Clone, Copy)]

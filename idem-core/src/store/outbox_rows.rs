@@ -1,5 +1,7 @@
 //! The outbox: messages are staged in a transaction, and read, published and deleted by a relay.
 
+use std::time::Duration;
+
 use uuid::Uuid;
 
 use crate::Error;
@@ -7,7 +9,7 @@ use crate::outbox::StagedMessage;
 
 use super::{
     Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxStats,
-    Page, PublishFailure, RowRef, Transactions,
+    Page, PublishFailure, RowRef, Transactions, UnreadOutbox,
 };
 
 /// The messages of an outbox.
@@ -67,6 +69,11 @@ pub trait OutboxRows: Transactions {
     /// Returns the fill level of an outbox. It counts up to `limit` messages, so call it rarely; with 0, it only tells when a relay
     /// was last seen, and is quick.
     fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> impl Future<Output = Answer<OutboxStats>> + Send;
+
+    /// Returns the outboxes that no relay has looked at for so long, and of which a message is older than that. It counts up to
+    /// `limit` messages of each.
+    fn unread_outboxes(&self, patience: Duration, limit: u64)
+    -> impl Future<Output = Answer<Vec<UnreadOutbox>>> + Send;
 
     /// Lists the dead letters of an outbox, newest first.
     fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> impl Future<Output = Answer<Vec<DeadOutgoing>>> + Send;

@@ -1,8 +1,10 @@
 //! The outbox of a tapped store.
 
+use std::time::Duration;
+
 use idem_core::store::{
     DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats,
-    Page, PublishFailure, RowRef, StoreError,
+    Page, PublishFailure, RowRef, StoreError, UnreadOutbox,
 };
 use idem_core::{Error, StagedMessage, Store};
 use uuid::Uuid;
@@ -89,6 +91,10 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
         self.tap.before(if limit == 0 { "relay_seen" } else { "outbox_stats" }, &[]).await?;
         self.within.outbox_stats(outbox, limit).await
+    }
+
+    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
+        self.within.unread_outboxes(patience, limit).await
     }
 
     async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {

@@ -11,7 +11,7 @@ use crate::store::sql::statements;
 use crate::store::{
     Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId,
     OutboxMark, OutboxRead, OutboxRow, OutboxRows, OutboxSnapshot, OutboxStats, Page, PublishFailure, RowRef,
-    StoreError, error_text, number,
+    StoreError, UnreadOutbox, error_text, number,
 };
 use crate::{Error, Key};
 
@@ -170,6 +170,15 @@ impl OutboxRows for Postgres {
             range = if began.elapsed() < QUICK { range.saturating_mul(2) } else { COUNTED };
         }
         Ok(stats)
+    }
+
+    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Answer<Vec<UnreadOutbox>> {
+        let query = self.query(outbox_sql::UNREAD).bind(secs(patience)).bind(bounded(limit));
+        let unread = |row: &PgRow| {
+            let waiting = row.try_get::<i64, _>(1)?.unsigned_abs();
+            Ok(UnreadOutbox { name: row.try_get(0)?, waiting, oldest: duration(row.try_get(2)?) })
+        };
+        Ok(self.ask_long(query).await?.iter().map(unread).collect::<Result<_, sqlx::Error>>()?)
     }
 
     async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Answer<Vec<DeadOutgoing>> {

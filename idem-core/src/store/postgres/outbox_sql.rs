@@ -158,6 +158,16 @@ pub(super) const STATS: &str = "
            (SELECT (extract(epoch FROM clock_timestamp() - nullif(relay_seen_at, '-infinity')) * 1000000)::bigint
             FROM {schema}.outboxes WHERE id = $1)";
 
+/// The outboxes with messages that no relay has looked at for $1 seconds.
+pub(super) const UNREAD: &str = "
+    SELECT o.name, (SELECT count(*) FROM (SELECT FROM {schema}.outbox_messages WHERE outbox_id = o.id LIMIT $2) AS part),
+           (extract(epoch FROM clock_timestamp() - first.created_at) * 1000000)::bigint
+    FROM {schema}.outboxes AS o CROSS JOIN LATERAL (
+        SELECT m.created_at FROM {schema}.outbox_messages AS m WHERE m.outbox_id = o.id ORDER BY m.id LIMIT 1
+    ) AS first
+    WHERE o.relay_seen_at < clock_timestamp() - $1 * interval '1 second'
+      AND first.created_at < clock_timestamp() - $1 * interval '1 second'";
+
 pub(super) fn dead() -> String {
     format!(
         "SELECT {COLUMNS}, m.error, (extract(epoch FROM m.died_at) * 1000000)::bigint FROM {{schema}}.outbox_dead AS m

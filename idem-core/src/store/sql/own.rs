@@ -1,15 +1,10 @@
 //! Claims and staged messages of an application, in transactions of its own.
 
-use std::time::Duration;
-
 use uuid::Uuid;
 
 use crate::outbox::{Ids, Outgoing, StagedMessage, StoreOutbox, Unread};
 use crate::store::{OutboxId, OwnClaim};
 use crate::{Error, Store, telemetry};
-
-/// How long the answer to the search for a relay may take.
-const ASK: Duration = Duration::from_secs(5);
 
 impl OwnClaim {
     /// The result if there is a claim: whether it has the same fingerprint, and whether the same transaction has made it.
@@ -42,13 +37,7 @@ impl<S: Store> StoreOutbox<S> {
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             let (store, name) = (self.store.clone(), self.name.clone());
-            runtime.spawn(async move {
-                // A database that does not answer is logged by others.
-                let stats = tokio::time::timeout(ASK, store.outbox_stats(outbox, telemetry::OUTBOX_COUNTED)).await;
-                if let Ok(Ok(stats)) = stats {
-                    Unread::default().look(&name, &stats);
-                }
-            });
+            runtime.spawn(async move { Unread::default().look(&store, Some(&name)).await });
         }
     }
 }

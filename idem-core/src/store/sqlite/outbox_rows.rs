@@ -1,5 +1,7 @@
 //! The outbox: messages are staged in memory, and written in front of COMMIT; relays and operators read and delete them.
 
+use std::time::Duration;
+
 use futures_util::TryStreamExt as _;
 use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
@@ -8,7 +10,7 @@ use uuid::Uuid;
 use super::handle::Query;
 use super::outbox_sql::{
     BURY, BY_ID, DEAD, DELETE, EXCEPT, FIND, HIGHEST, IN_ORDER, OF_KEYS, OURS, READ, REGISTER, REPLAY, RETRY, STAGE,
-    STATS, TO_DESTINATION,
+    STATS, TO_DESTINATION, UNREAD,
 };
 use super::sql::{duration, in_hex, json, millis, time};
 use super::{Sqlite, Txn};
@@ -17,8 +19,8 @@ use crate::outbox::{StagedMessage, envelope};
 use crate::store::sql::statements;
 use crate::store::{
     Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId,
-    OutboxMark, OutboxRead, OutboxRow, OutboxRows, OutboxStats, Page, PublishFailure, RowRef, StoreError, error_text,
-    number,
+    OutboxMark, OutboxRead, OutboxRow, OutboxRows, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox,
+    error_text, number,
 };
 
 /// The most bytes of payloads and headers that one read brings. The file has one connection for reading, and workers wait for
@@ -182,6 +184,15 @@ impl OutboxRows for Sqlite {
         let ([waiting, dead], [oldest, relay_seen]) =
             ([waiting, dead].map(i64::unsigned_abs), [oldest, seen].map(|age| age.map(duration)));
         Ok(OutboxStats { waiting, oldest, dead, relay_seen })
+    }
+
+    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Answer<Vec<UnreadOutbox>> {
+        let unread = |row: &SqliteRow| {
+            let waiting = row.try_get::<i64, _>(1)?.unsigned_abs();
+            Ok(UnreadOutbox { name: row.try_get(0)?, waiting, oldest: duration(row.try_get(2)?) })
+        };
+        let query = self.query(UNREAD).bind(millis(patience)).bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        self.read_all(query, unread).await
     }
 
     async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Answer<Vec<DeadOutgoing>> {

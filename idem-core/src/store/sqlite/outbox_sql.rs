@@ -55,6 +55,12 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM "idem_outbox_messages" WHERE outbox_
        (SELECT count(*) FROM (SELECT 1 FROM "idem_outbox_dead" WHERE outbox_id = ?1 LIMIT ?2)),
        (SELECT {now} - nullif(relay_seen_at, 0) FROM "idem_outboxes" WHERE id = ?1)"#;
 
+/// The outboxes with messages that no relay has looked at for so long.
+pub(super) const UNREAD: &str = r#"
+SELECT o.name, (SELECT count(*) FROM (SELECT 1 FROM "idem_outbox_messages" WHERE outbox_id = o.id LIMIT ?2)),
+       {now} - (SELECT created_at FROM "idem_outbox_messages" WHERE outbox_id = o.id ORDER BY id LIMIT 1) AS oldest
+FROM "idem_outboxes" AS o WHERE o.relay_seen_at < {now} - ?1 AND oldest > ?1"#;
+
 pub(super) const DEAD: &str = r#"
 SELECT id, message_id, attempts, destination, key, envelope, payload, created_at, error, died_at
 FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3"#;
