@@ -79,8 +79,8 @@ async fn run_worker(store: &Postgres, messages: usize) -> Result<f64> {
 
 async fn timed(pruner: &Postgres) -> Result<(u64, f64)> {
     let begun = Instant::now();
-    let pruned = pruner.prune().await?;
-    Ok((pruned.claims, pruned.claims as f64 / begun.elapsed().as_secs_f64()))
+    let claims = pruner.prune().await?;
+    Ok((claims, claims as f64 / begun.elapsed().as_secs_f64()))
 }
 
 impl fmt::Display for Prune {

@@ -34,19 +34,6 @@ pub async fn another_fingerprint_is_another_row<W: World>(world: W) {
     assert_eq!((stage.scheduled().await.len(), stage.dead().await.len()), (1, 2));
 }
 
-/// A copy of a dead letter is counted; a copy of a scheduled message is not. Neither creates a row.
-pub async fn count_duplicate_counts_dead_rows_only<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    stage.schedule("scheduled").await;
-    stage.dead_letter("dead", Reason::Permanent).await;
-    for identity in [stage.id("scheduled"), stage.id("dead"), stage.message("dead", "another"), stage.id("nothing")] {
-        let mut txn = stage.begin().await;
-        stage.store.count_duplicates(&mut txn, &[&identity]).await.unwrap();
-        committed(stage.commit(txn).await);
-    }
-    assert_eq!((stage.one_scheduled().await.deliveries, stage.one_dead().await.deliveries), (1, 2));
-}
-
 /// Only scheduled and due rows of the given handlers are taken.
 pub async fn take_takes_what_is_due_for_these_handlers<W: World>(world: W) {
     let stage = Stage::new(world).await;

@@ -106,7 +106,6 @@ macro_rules! store_suite {
             // inbox rows
             inserting_twice_counts_a_delivery
             another_fingerprint_is_another_row
-            count_duplicate_counts_dead_rows_only
             take_takes_what_is_due_for_these_handlers
             take_takes_no_more_than_the_limit
             take_counts_a_start_and_sets_token_and_lease

@@ -119,7 +119,7 @@ CREATE TABLE inbox_messages (
     -- When it runs next.
     run_at           timestamptz NOT NULL DEFAULT now(),
     died_at          timestamptz,
-    -- How often the message was delivered, including the first time.
+    -- How many deliveries it stands for: a conflict, or a message without a key, that comes again is not stored twice.
     deliveries       bigint NOT NULL DEFAULT 1,
     handler_id       int    NOT NULL,
     -- Runs, or calls, that were started since the last result; failed attempts; runs since the last result that lost their

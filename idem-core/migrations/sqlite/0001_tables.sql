@@ -62,7 +62,7 @@ CREATE TABLE "idem_inbox_messages" (
     -- When it runs next.
     run_at           INTEGER NOT NULL,
     died_at          INTEGER,
-    -- How often the message was delivered, including the first time.
+    -- How many deliveries it stands for: a conflict, or a message without a key, that comes again is not stored twice.
     deliveries       INTEGER NOT NULL DEFAULT 1,
     handler_id       INTEGER NOT NULL,
     -- Runs, or calls, that were started since the last result; failed attempts; runs since the last result that lost their

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::runtime::{Ended, Pipeline, Wait};
-use crate::store::{CommitResult, ErrorClass, Fate, RollbackResult, StoreError, Ticket};
+use crate::store::{CommitResult, ErrorClass, Fate, StoreError, Ticket};
 use crate::{BoxError, Store};
 
 use super::Failure;
@@ -61,13 +61,7 @@ impl<S: Store> Pipeline<S> {
             }
         };
         match self.store.rollback(txn).await {
-            Ok(RollbackResult::CommittedEarly) => {
-                Ended::Failed(Failure::committed(Box::new(ticket.unwrap_or_default())))
-            }
-            Ok(RollbackResult::CommitRefused) => Ended::Failed(Failure::commit_refused()),
-            Ok(RollbackResult::Ended) => Ended::of(CommitResult::RolledBack),
-            Ok(RollbackResult::RolledBack) => rolled_back,
-            Ok(RollbackResult::Unbegun) => rolled_back.unbegun(),
+            Ok(fate) => ended(fate, ticket.unwrap_or_default(), rolled_back),
             // Only our own statements detect an outage, whatever the handler returned.
             Err(fault) => match rolled_back {
                 Ended::Park(turn) => {
@@ -107,14 +101,11 @@ impl<S: Store> Pipeline<S> {
         let Some(ticket) = ticket else { return ran };
         // Boxed: it is seldom needed, and every delivery's future would contain it.
         match Box::pin(self.fate(&ticket)).await {
-            Some(Fate::Committed) => Ended::Failed(Failure::committed(Box::new(ticket))),
-            Some(Fate::Running) | None => {
+            Some(fate) => ended(fate, ticket, ran),
+            None => {
                 self.tell_of_unknown_end(&ticket);
                 Ended::Stopped
             }
-            Some(Fate::Ended) => Ended::of(CommitResult::RolledBack),
-            Some(Fate::CommitRefused) => Ended::Failed(Failure::commit_refused()),
-            Some(Fate::RolledBack) => ran,
         }
     }
 
@@ -157,5 +148,17 @@ impl<S: Store> Pipeline<S> {
             fate = ended => fate,
             () = grace => None,
         }
+    }
+}
+
+/// Returns the result of a run by how its transaction has ended: `ran`, unless the handler itself had ended it.
+fn ended(fate: Fate, ticket: Ticket, ran: Ended) -> Ended {
+    match fate {
+        Fate::CommittedEarly => Ended::Failed(Failure::committed(Box::new(ticket))),
+        Fate::CommitRefused => Ended::Failed(Failure::commit_refused()),
+        Fate::Ended => Ended::of(CommitResult::RolledBack),
+        Fate::Unbegun => ran.unbegun(),
+        // It has ended.
+        Fate::RolledBack | Fate::Running => ran,
     }
 }

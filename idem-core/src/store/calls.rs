@@ -1,15 +1,40 @@
-//! External calls: who makes them, their results, and what an operator decides about them.
+//! External calls: who makes them, their answers and results, and what an operator decides about them.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::{Duration, Instant};
+
+use bytes::Bytes;
 
 use crate::Reason;
 
-use super::{CallAnswer, HandlerId, Row};
+use super::{HandlerId, Row};
+
+/// The answer of an external call, as JSON. Its `Debug` shows only the length, because an answer may contain personal data.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CallAnswer(Bytes);
+
+impl CallAnswer {
+    /// These bytes, which are JSON.
+    pub fn new(json: impl Into<Bytes>) -> Self {
+        Self(json.into())
+    }
+
+    /// Returns the JSON.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for CallAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CallAnswer({} bytes)", self.0.len())
+    }
+}
 
 /// The rows of a fetch.
+// Exhaustive: a store makes it.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct TakenCalls {
     /// The rows that were fetched.
     pub rows: Vec<Row>,
@@ -19,31 +44,17 @@ pub struct TakenCalls {
     pub since: Instant,
 }
 
-impl TakenCalls {
-    /// The rows of a fetch that had its connection at this time.
-    pub fn new(rows: Vec<Row>, since: Instant) -> Self {
-        Self { rows, since }
-    }
-}
-
 /// How many rows become ordinary ones in one statement.
 pub const RELEASED_AT_ONCE: u32 = 1000;
 
 /// Rows in their call phase whose handlers make no call.
+// Exhaustive: a store makes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LeftCalls {
     /// How many were made ordinary ones.
     pub released: u64,
     /// How many wait for a version of the service that makes the call, because it may have begun.
     pub in_doubt: u64,
-}
-
-impl LeftCalls {
-    /// So many rows of each kind.
-    pub fn new(released: u64, in_doubt: u64) -> Self {
-        Self { released, in_doubt }
-    }
 }
 
 /// A handler that makes external calls.

@@ -1,9 +1,14 @@
-//! Claims: their identity, and the database's responses.
+//! Claims: the identities of handlers and messages, and the database's responses.
 
 use std::time::{Duration, SystemTime};
 
-use super::{HandlerId, StoreError};
+use super::StoreError;
 use crate::{BoxError, Fingerprint, Key};
+
+/// (consumer, handler), interned as a small integer in the table `handlers`.
+// Exhaustive: it is the column's number, and stores wrap and unwrap it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HandlerId(pub i32);
 
 /// The identity of a message in the store.
 // Exhaustive: a store that did not read a new part of it would take two messages for one, so it must not compile.
@@ -87,26 +92,6 @@ pub struct ExistingClaim {
     pub fingerprint: Fingerprint,
     /// The time since it was processed; `None` while it has an inbox row.
     pub age: Option<Duration>,
-}
-
-/// The result of a rollback.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RollbackResult {
-    /// Nothing of the transaction is in the database.
-    RolledBack,
-    /// Nothing of the transaction is in the database, but the handler itself had ended it before it failed, by ROLLBACK or
-    /// PREPARE TRANSACTION.
-    Ended,
-    /// The handler had ended the transaction by COMMIT before it failed: the claim, and the handler's writes up to that
-    /// point, are committed.
-    CommittedEarly,
-    /// The handler had run COMMIT before it failed, and the database refused it: nothing of the transaction is
-    /// committed.
-    CommitRefused,
-    /// Nothing of the transaction is in the database: the driver has rolled it back, since a nested transaction of the
-    /// handler did not begin.
-    Unbegun,
 }
 
 /// Why the driver has rolled back a transaction.
@@ -207,7 +192,7 @@ pub struct Ticket {
     pub claim: Option<(HandlerId, Key)>,
 }
 
-/// How a transaction ended.
+/// How a transaction ended that idem has not committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fate {
@@ -215,11 +200,36 @@ pub enum Fate {
     Running,
     /// Nothing of it is in the database.
     RolledBack,
-    /// Nothing of it is in the database; the handler itself had ended it, so that another session could commit it, and
-    /// the store has rolled it back.
+    /// Nothing of it is in the database, but the handler itself had ended it, by ROLLBACK, or by PREPARE TRANSACTION, which the
+    /// store has undone.
     Ended,
-    /// Nothing of it is in the database; the handler had run COMMIT, which the database refused.
+    /// The handler had ended it by COMMIT: the claim, and the handler's writes up to that point, are committed.
+    CommittedEarly,
+    /// Nothing of it is in the database: the handler had run COMMIT, and the database refused it.
     CommitRefused,
-    /// The claim, and the writes in the transaction, are committed.
-    Committed,
+    /// Nothing of it is in the database: the driver has rolled it back, since a nested transaction of the handler did not
+    /// begin.
+    Unbegun,
+}
+
+/// The result of a claim in a transaction of the application's own: `Postgres::claim_key` and `Sqlite::claim_key`, which
+/// have an example.
+// Exhaustive: an application that does not treat a new result would process a message twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "only a new message may be processed"]
+pub enum OwnClaim {
+    /// The message was not processed before. It is claimed as soon as the application commits. If this transaction has made
+    /// the claim itself, the answer is the same each time.
+    New,
+    /// A copy of the message was processed before.
+    Duplicate,
+    /// Another message with this key was processed before: the fingerprints differ.
+    Conflict,
+}
+
+impl OwnClaim {
+    /// Returns whether the message was not processed before.
+    pub fn is_new(self) -> bool {
+        self == Self::New
+    }
 }

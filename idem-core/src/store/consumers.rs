@@ -3,8 +3,7 @@
 use uuid::Uuid;
 
 use super::{
-    Answer, Filter, HandlerId, HandlerMark, KnownHandler, Page, Pruned, Replay, Replayed, Resolution, Row, Stats,
-    Transactions,
+    Answer, Filter, HandlerId, HandlerMark, KnownHandler, Page, Replay, Replayed, Resolution, Row, Stats, Transactions,
 };
 
 /// The methods of a store for the start of a worker, for its maintenance, and for operators.
@@ -52,8 +51,8 @@ pub trait Consumers: Transactions {
     ) -> impl Future<Output = Answer<bool>> + Send;
 
     /// Deletes claims that are older than the retention of their handler, in small transactions, each of which also
-    /// records the cutoff. Only one pruner works at a time, for all handlers; a second one returns immediately and reports
-    /// that it did nothing.
+    /// records the cutoff. Returns how many. Only one pruner works at a time, for all handlers; a second one returns 0
+    /// immediately.
     ///
     /// A claim without a date stays, and so does one beside which there is an inbox row. One that another transaction has locked
     /// is skipped. The cutoff is the date of the newest deleted claim of its handler, and never falls. A clock that has jumped
@@ -62,5 +61,5 @@ pub trait Consumers: Transactions {
     /// A store may look at a part of its claims in each call, and continue there in the next one, as long as it deletes a
     /// claim at most a twentieth of the retention late, if it is called once a minute. Those of this crate walk through
     /// the table of claims, up to some 100,000 claims at once.
-    fn prune(&self) -> impl Future<Output = Answer<Pruned>> + Send;
+    fn prune(&self) -> impl Future<Output = Answer<u64>> + Send;
 }

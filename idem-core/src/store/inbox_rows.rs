@@ -21,13 +21,6 @@ pub trait InboxRows: Transactions {
     /// key and fingerprint.
     fn insert(&self, txn: &mut Self::Txn, rows: &[NewRow<'_>]) -> impl Future<Output = Answer<Vec<i64>>> + Send;
 
-    /// Counts a delivery of each message that has a dead row, and each copy among them. A scheduled row is not changed.
-    fn count_duplicates(
-        &self,
-        txn: &mut Self::Txn,
-        identities: &[&Identity],
-    ) -> impl Future<Output = Answer<()>> + Send;
-
     /// Deletes fetched rows. The results are in the order given: `false` if the row no longer has this token, because
     /// the lease was lost. [`Processed`](ClaimState::Processed): their handlers run, so it sets the `processed_at` of
     /// their claims, in one statement if the database supports it. If it is more than one row, the store then has to

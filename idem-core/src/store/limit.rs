@@ -1,4 +1,4 @@
-//! Which due rows to fetch, and how many.
+//! Which due rows to fetch, and how many there are.
 
 use std::time::Duration;
 
@@ -62,4 +62,16 @@ pub struct DueRows {
     pub alone: bool,
     /// A crashed row has to become a dead letter.
     pub crashed: bool,
+}
+
+/// The fill level of the inbox. A store outside this crate starts with `Stats::default()`, which is empty.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The number of scheduled rows.
+    pub scheduled: u64,
+    /// The number of dead rows.
+    pub dead: u64,
+    /// How long the oldest due row has been due.
+    pub oldest_due: Option<Duration>,
 }

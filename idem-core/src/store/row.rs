@@ -105,7 +105,8 @@ pub struct Row {
     pub attempts: u32,
     /// Runs since the last result that lost their database connection.
     pub lost_connections: u32,
-    /// How often the message was delivered, including the first time.
+    /// How many deliveries the row stands for: a conflict, and a message without a key, is stored again in the row of the same
+    /// content. A duplicate is not counted.
     pub deliveries: u64,
     /// Why it is dead; `None` while it is scheduled.
     pub reason: Option<Reason>,

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreFacts,
-    Ticket, TxnState,
+    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, StoreFacts, Ticket, TxnState,
 };
 
 /// The transactions of a store, and the claims in them.
@@ -111,7 +110,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// Rolls back. [`StoreError::ConnectionLost`](super::StoreError::ConnectionLost) means that the connection is lost; the transaction then ends by
     /// itself. If a claim was inserted, a row was started or the transaction is guarded, the result shows
     /// whether the handler had committed it before it failed.
-    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Answer<RollbackResult>> + Send;
+    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Answer<Fate>> + Send;
 
     /// Identifies the transaction for the case that its connection is lost. `None` if it can only have been rolled
     /// back: no claim was inserted, no row was started in it and it is not guarded, or no handler can commit it and this one

@@ -154,12 +154,6 @@ impl<S: Store> Pipeline<S> {
             Some(Taken::from(self.classify((&entry.identity, entry.delivery), claimed)))
         };
         let mut taken: Vec<Taken> = entries.iter().filter_map(of_entry).collect();
-        let duplicates =
-            entries.iter().zip(&taken).filter(|(_, taken)| taken.classified == Classified::Duplicate(None));
-        let duplicates: Vec<&Identity> = duplicates.map(|(entry, _)| &entry.identity).collect();
-        if !duplicates.is_empty() {
-            self.store.count_duplicates(txn, &duplicates).await?;
-        }
         let rows = entries.iter().zip(&taken).filter_map(|(entry, taken)| self.row(entry, &taken.classified));
         let rows: Vec<NewRow<'_>> = rows.collect();
         if rows.is_empty() {

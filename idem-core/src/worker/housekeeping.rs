@@ -74,7 +74,7 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
         tokio::time::sleep(PRUNE).await;
         pipeline.outage.over().await;
         match pipeline.store.prune().await {
-            Ok(pruned) if pruned.claims > 0 => tracing::debug!(claims = pruned.claims, "old claims are pruned"),
+            Ok(claims) if claims > 0 => tracing::debug!(claims, "old claims are pruned"),
             Ok(_) => {}
             Err(fault @ StoreError::ConnectionLost(_)) => pipeline.outage.report(&fault),
             // Also if the database refuses it: messages may work, and find out by themselves if they do not.

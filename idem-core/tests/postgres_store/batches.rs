@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, CommitResult, InboxRows, RollbackResult, RowKind, Transactions, TxnState};
+use idem_core::store::{ClaimState, CommitResult, Fate, InboxRows, RowKind, Transactions, TxnState};
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::sessions::{narrow, state};
@@ -56,7 +56,7 @@ async fn only_idem_commits_a_batch() {
         let by_the_server = prepares == 0 && refused.contains("prepared transactions are disabled");
         assert!(by_the_server || named.iter().any(|text| refused.contains(text)), "{statements:?}: {refused}");
         let undone = world.store.rollback(txn).await.unwrap();
-        assert_ne!(undone, RollbackResult::CommittedEarly, "{statements:?}");
+        assert_ne!(undone, Fate::CommittedEarly, "{statements:?}");
         assert_eq!(world.claims().await, 0, "{statements:?}");
     }
 }
@@ -81,7 +81,7 @@ async fn only_idem_commits_a_batch_however_it_begins() {
     for mut txn in [beside, rows_start] {
         let refused = handler_connection(&mut txn).execute(sqlx::raw_sql("COMMIT")).await.unwrap_err().to_string();
         assert!(refused.contains("let idem commit"), "{refused}");
-        assert_eq!(world.store.rollback(txn).await.unwrap(), RollbackResult::Ended);
+        assert_eq!(world.store.rollback(txn).await.unwrap(), Fate::Ended);
     }
     assert_eq!(world.number("SELECT count(*) FROM processed_messages WHERE processed_at IS NOT NULL").await, 0);
     assert_eq!(world.number("SELECT count(*) FROM inbox_messages").await, 2);

@@ -12,7 +12,7 @@ async fn a_commit_of_the_handler_is_known_on_another_connection() {
     let ticket = world.store.ticket(&txn).unwrap();
     raw(&mut txn, "COMMIT").await;
     drop(txn);
-    assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::Committed);
+    assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::CommittedEarly);
 }
 
 /// As after a crash of the server.

@@ -26,14 +26,6 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         Ok(inserted)
     }
 
-    async fn count_duplicates(
-        &self,
-        txn: &mut TappedTxn<S::Txn, T>,
-        identities: &[&Identity],
-    ) -> Result<(), StoreError> {
-        self.tap.statement(self.within.count_duplicates(&mut txn.within, identities)).await
-    }
-
     async fn start(
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
@@ -104,7 +96,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
             self.tap.before("take_all_calls", &[]).await?;
         }
         if !self.tap.may_take_calls() {
-            return Ok(TakenCalls::new(Vec::new(), Instant::now()));
+            return Ok(TakenCalls { rows: Vec::new(), since: Instant::now() });
         }
         let changed = |caller: &Caller| Caller { lease: self.tap.lease_of_call(caller.lease), ..caller.clone() };
         let changed: Vec<Caller> = callers.iter().map(changed).collect();

@@ -301,7 +301,7 @@ macro_rules! __natural_cases {
             a_natural_message_leaves_no_claim
             an_upsert_that_compares_versions_keeps_the_newest_one
             a_natural_message_that_fails_runs_from_the_inbox
-            a_copy_of_a_natural_message_that_waits_in_the_inbox_is_counted
+            a_copy_of_a_natural_message_that_is_dead_is_a_duplicate
             another_payload_under_a_natural_key_is_no_conflict
             a_natural_message_is_never_too_old
             a_natural_batch_handler_that_stages_refuses_the_start

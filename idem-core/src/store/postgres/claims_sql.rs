@@ -82,27 +82,17 @@ pub(super) fn claim_contended() -> String {
 pub(super) const MARK: &str = "
     UPDATE {schema}.processed_messages SET batch_xid = pg_current_xact_id() WHERE handler_id = $1 AND key = $2";
 
-const ANSWER: &str = "
+/// Reads claims, and locks them in the order in which they are asked for. `OFFSET 0` as in the claim.
+pub(super) fn existing_claims(lock: bool) -> String {
+    let lock = if lock { "FOR KEY SHARE" } else { "" };
+    format!(
+        "
     SELECT claim.handler_id, claim.key, claim.fingerprint,
            (extract(epoch FROM clock_timestamp() - claim.processed_at) * 1000000)::bigint
-    FROM unnest($1::int[], $2::bytea[]) AS asked (handler_id, key)";
-
-/// Rows are locked after the sort (PostgreSQL manual, SELECT, The Locking Clause).
-pub(super) fn existing_claims() -> String {
-    format!(
-        "{ANSWER} JOIN {{schema}}.processed_messages AS claim
-             ON claim.handler_id = asked.handler_id AND claim.key = asked.key
-         ORDER BY claim.handler_id, claim.key FOR KEY SHARE OF claim"
-    )
-}
-
-/// `OFFSET 0` as in the claim.
-pub(super) fn unlocked_claims() -> String {
-    format!(
-        "{ANSWER} CROSS JOIN LATERAL (
-             SELECT * FROM {{schema}}.processed_messages AS claim
-             WHERE claim.handler_id = asked.handler_id AND claim.key = asked.key OFFSET 0
-         ) AS claim"
+    FROM unnest($1::int[], $2::bytea[]) AS asked (handler_id, key) CROSS JOIN LATERAL (
+        SELECT * FROM {{schema}}.processed_messages AS known
+        WHERE known.handler_id = asked.handler_id AND known.key = asked.key OFFSET 0 {lock}
+    ) AS claim"
     )
 }
 

@@ -1,6 +1,6 @@
 //! Guard and COMMIT. The guard checks whether the transaction is still the one that made the claim.
 
-use crate::store::{CommitResult, RollbackResult, StoreError, UNBEGUN};
+use crate::store::{CommitResult, Fate, StoreError, UNBEGUN, tell_of_conflicts};
 
 use super::Postgres;
 use super::answer::{About, Failure};
@@ -8,7 +8,7 @@ use super::connection::{Answer, UNREAD};
 use super::local_sql::RACED;
 use super::rollback::rollback;
 use super::txn::{Txn, not_answered};
-use super::writes::unscheduled;
+use super::writes::conflicts;
 
 /// The text that distinguishes the guard's own error from a handler's.
 const ENDED: &str = "idem: the handler ended the transaction";
@@ -39,7 +39,7 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
         None if finished < needed => return CommitResult::Unknown(StoreError::ConnectionLost(UNREAD.into())),
         None => {
             if !writes.local.is_empty() {
-                unscheduled(&rows).tell();
+                tell_of_conflicts(conflicts(&rows));
             }
             txn.put_back(&rows);
             return CommitResult::Done;
@@ -183,8 +183,8 @@ static TELL: std::sync::Once = std::sync::Once::new();
 async fn undo(txn: Txn, finished: usize, undone: CommitResult) -> CommitResult {
     let ticket = txn.ticket().map(Box::new);
     match rollback(txn).await {
-        Ok(RollbackResult::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
-        Ok(RollbackResult::Ended) if finished == 0 => CommitResult::RolledBack,
+        Ok(Fate::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
+        Ok(Fate::Ended) if finished == 0 => CommitResult::RolledBack,
         Err(fault) if finished == 0 => CommitResult::NotSent(fault, ticket),
         // The refusal stands, whether or not the connection can be reused.
         _ => undone,

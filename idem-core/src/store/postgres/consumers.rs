@@ -7,15 +7,16 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::Reason;
+use crate::store::sql::statements;
 use crate::store::{
-    Answer, Consumers, Filter, HandlerId, HandlerMark, KnownHandler, NUMBERS, Page, Pruned, Replay, Replayed,
-    Resolution, Row, Stats, StoreError, next_provider_key, number, tell_of_retention,
+    Answer, Consumers, Filter, HandlerId, HandlerMark, KnownHandler, NUMBERS, Page, Replay, Replayed, Resolution, Row,
+    Stats, StoreError, next_provider_key, number, tell_of_retention,
 };
 
 use super::answer::About;
 use super::quote::literal;
 use super::rows::{self, duration, ids, secs};
-use super::{Postgres, calls_sql, consumers_sql};
+use super::{Postgres, consumers_sql};
 
 impl Consumers for Postgres {
     async fn register(&self, consumer: &str, names: &[&str]) -> Answer<Vec<HandlerId>> {
@@ -56,9 +57,11 @@ impl Consumers for Postgres {
                 None => return Ok(true),
             },
         };
-        let (statement, name) =
-            if is_old { (consumers_sql::RENAME, new) } else { (consumers_sql::ADD_FORMER_NAME, old) };
-        self.ask(self.query(statement).bind(id.0).bind(name)).await.map(|_| true)
+        if is_old {
+            self.ask(self.shared(statements::KEEP_NAME).bind(id.0)).await?;
+        }
+        let (statement, name) = if is_old { (statements::RENAME, new) } else { (statements::ADD_FORMER_NAME, old) };
+        self.ask(self.shared(statement).bind(id.0).bind(name)).await.map(|_| true)
     }
 
     async fn mark(&self, handlers: &[HandlerId], mark: HandlerMark) -> Answer<bool> {
@@ -88,26 +91,18 @@ impl Consumers for Postgres {
     }
 
     async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Answer<Replayed> {
-        let force = match how {
-            Replay::As(key) => {
-                let query = self.query(&consumers_sql::replay_as()).bind(consumer).bind(id).bind(key.as_bytes());
-                let Some(is_free) = self.ask(query).await?.first().map(|row| row.try_get(0)).transpose()? else {
-                    return Ok(Replayed::NotFound);
-                };
-                return Ok(if is_free { Replayed::Due } else { Replayed::KeyTaken });
-            }
-            Replay::Plain => false,
-            Replay::Forced => true,
-        };
-        let rows = self.ask(self.query(&consumers_sql::replay()).bind(consumer).bind(id).bind(force)).await?;
-        let Some(row) = rows.first() else { return Ok(Replayed::NotFound) };
-        let reason: String = row.try_get(0)?;
-        Ok(match Reason::parse(&reason) {
-            Some(Reason::Conflict) => Replayed::NeedsKey,
-            Some(Reason::Unresolved) => Replayed::Unresolved,
-            Some(reason) if reason.needs_force() && !force => Replayed::NeedsForce,
-            _ => Replayed::Due,
-        })
+        if let Replay::As(key) = how {
+            let query = self.query(&consumers_sql::replay_as()).bind(consumer).bind(id).bind(key.as_bytes());
+            let is_free: Option<bool> = self.ask(query).await?.first().map(|row| row.try_get(0)).transpose()?;
+            return Ok(is_free.map_or(Replayed::NotFound, |is| if is { Replayed::Due } else { Replayed::KeyTaken }));
+        }
+        let query = self.shared(statements::REPLAY).bind(id).bind(consumer).bind(how == Replay::Forced);
+        if !self.ask(query.bind(None::<&[u8]>)).await?.is_empty() {
+            return Ok(Replayed::Due);
+        }
+        let found = self.ask(self.shared(statements::FIND).bind(id).bind(consumer)).await?;
+        let reason: Option<String> = found.first().map(|row| row.try_get("reason")).transpose()?;
+        Ok(Replayed::refused(reason.as_deref()))
     }
 
     async fn resolve(
@@ -125,12 +120,12 @@ impl Consumers for Postgres {
                 return Ok(!self.ask_about(About::Messages, query).await?.is_empty());
             }
         };
-        let query = self.query(calls_sql::RESOLVE).bind(consumer).bind(id).bind(answer);
-        let query = query.bind(provider_key).bind(provider_key.map(next_provider_key));
-        Ok(!self.ask_about(About::Messages, query).await?.is_empty())
+        let query = self.shared(statements::RESOLVE).bind(id).bind(consumer).bind(answer);
+        let query = query.bind(provider_key.map(next_provider_key));
+        Ok(!self.ask_about(About::Messages, query.bind(provider_key)).await?.is_empty())
     }
 
-    async fn prune(&self) -> Answer<Pruned> {
+    async fn prune(&self) -> Answer<u64> {
         self.prune_claims().await
     }
 }
@@ -159,6 +154,6 @@ impl Postgres {
 
     /// Deletes a handler to which nothing belongs. Returns whether it has done so.
     async fn forget(&self, id: HandlerId) -> Answer<bool> {
-        Ok(!self.ask(self.query(consumers_sql::FORGET).bind(id.0)).await?.is_empty())
+        Ok(!self.ask(self.shared(statements::FORGET).bind(id.0)).await?.is_empty())
     }
 }

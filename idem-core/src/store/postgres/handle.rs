@@ -56,7 +56,13 @@ impl Postgres {
         sqlx::query(AssertSqlSafe(self.text_with(template, &[])))
     }
 
-    /// Returns its text, with at most nine values as literals, none of which may contain a dollar sign or a brace.
+    /// Returns one of [`statements`](crate::store::sql::statements).
+    pub(super) fn shared<'q>(&self, text: &str) -> Statement<'q> {
+        let text = text.replace("\"idem_", "{schema}.\"").replace("{now}", "now()");
+        self.query(&text.replace("{greatest}", "greatest"))
+    }
+
+    /// Returns the text of a statement, with at most nine values as literals, none of which may contain a dollar sign or a brace.
     pub(super) fn text_with(&self, template: &str, values: &[String]) -> String {
         let values = values.iter().enumerate();
         let text = values.fold(template.to_owned(), |text, (at, value)| text.replace(&format!("${}", at + 1), value));

@@ -7,6 +7,7 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::Reason;
+use crate::store::sql::statements;
 use crate::store::{
     Answer, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId, Identity, InboxRows,
     LeftCalls, LookBack, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, StoreError, TakeLimit, TakenCalls,
@@ -14,7 +15,7 @@ use crate::store::{
 };
 
 use super::answer::About;
-use super::rows::{self, back, columns, each, fingerprints, ids, number, secs};
+use super::rows::{self, back, columns, each, fingerprints, ids, interval, number, secs};
 use super::{Postgres, Txn, calls_sql, inbox_sql};
 
 /// Returns for how many seconds the last lease must have expired.
@@ -51,12 +52,6 @@ impl InboxRows for Postgres {
             ids.get(&(handler.0, key.as_bytes(), fingerprint.as_bytes())).copied().ok_or_else(not_stored)
         };
         identities.into_iter().map(id).collect()
-    }
-
-    async fn count_duplicates(&self, txn: &mut Txn, identities: &[&Identity]) -> Answer<()> {
-        let (handlers, keys) = columns(identities);
-        let query = self.query(inbox_sql::COUNT_DUPLICATES).bind(handlers).bind(keys);
-        txn.ask(query.bind(fingerprints(identities))).await.map(drop)
     }
 
     async fn start(&self, txn: &mut Txn, rows: &[&Row], state: ClaimState) -> Answer<Vec<bool>> {
@@ -116,11 +111,11 @@ impl InboxRows for Postgres {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let query = self.query(&calls_sql::take()).bind(handlers).bind(limit).bind(token).bind(leases).bind(names);
         let (taken, since) = self.ask_since(About::Nothing, query.bind(back(since))).await?;
-        Ok(TakenCalls::new(rows::all(&taken)?, since))
+        Ok(TakenCalls { rows: rows::all(&taken)?, since })
     }
 
     async fn date_call(&self, row: &Row, lease: Duration) -> Answer<Option<Instant>> {
-        let query = self.query(calls_sql::DATE).bind(row.id).bind(row.locked_by).bind(secs(lease));
+        let query = self.shared(statements::DATE_CALL).bind(row.id).bind(row.locked_by).bind(interval(lease));
         let (dated, since) = self.ask_since(About::Nothing, query).await?;
         Ok((!dated.is_empty()).then_some(since))
     }
@@ -129,7 +124,7 @@ impl InboxRows for Postgres {
         let query = self.query(&calls_sql::release()).bind(ids(handlers)).bind(i64::from(RELEASED_AT_ONCE));
         let rows = self.ask(query).await?;
         let (released, in_doubt): (i64, i64) = rows::one(&rows)?;
-        Ok(LeftCalls::new(released.unsigned_abs(), in_doubt.unsigned_abs()))
+        Ok(LeftCalls { released: released.unsigned_abs(), in_doubt: in_doubt.unsigned_abs() })
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Answer<()> {
@@ -148,47 +143,39 @@ impl InboxRows for Postgres {
             RowResult::Released { due } => ((0, 0, 0), Some(*due), None, None),
             RowResult::Dead { reason, error } => ((0, 0, 0), None, Some(*reason), Some(error)),
             RowResult::LeftToCall { provider_key } => {
-                let query = self.query(calls_sql::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by).bind(provider_key);
-                return Ok(!self.ask(query).await?.is_empty());
+                let query = self.shared(statements::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by);
+                return Ok(!self.ask(query.bind(provider_key)).await?.is_empty());
             }
-            RowResult::Refunded => return self.refund_start(row).await,
-            RowResult::Called(result) => return self.record_call(row, result).await,
+            RowResult::Refunded => {
+                return match self.ask(self.shared(statements::REFUND_START).bind(row.id)).await {
+                    // The row is running, and its outcome sets the starts.
+                    Err(StoreError::LockTimeout) => Ok(true),
+                    answer => answer.map(|_| true),
+                };
+            }
+            RowResult::Called(result) => {
+                let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
+                let query = self.shared(statements::RECORD_CALL).bind(row.id).bind(row.locked_by);
+                let query = query.bind(i32::from(*is_attempt)).bind(answer.as_ref().map(CallAnswer::as_bytes));
+                let query = query.bind(interval(next.unwrap_or_default())).bind(next.err().map(Reason::as_str));
+                let query = query.bind(error.as_deref().map(error_text)).bind(*is_unused).bind(*in_doubt);
+                let query = query.bind(*is_question).bind(row.provider_key);
+                return Ok(!self.ask_about(About::Messages, query).await?.is_empty());
+            }
         };
-        let query = self.query(&inbox_sql::record_result()).bind(row.id).bind(row.locked_by);
-        let query = query.bind(attempts).bind(starts).bind(breaks);
-        let query = query.bind(due.map(secs)).bind(reason.map(Reason::as_str));
-        let query = query.bind(error.map(|error| error_text(error).into_owned().into_bytes()));
+        let query = self.shared(statements::RECORD_RESULT).bind(row.id).bind(row.locked_by);
+        let query = query.bind(attempts).bind(starts).bind(breaks).bind(due.map(interval));
+        let query = query.bind(reason.map(Reason::as_str)).bind(error.map(|error| error_text(error).into_owned()));
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Answer<bool> {
-        let query = self.query(inbox_sql::IS_SCHEDULED).bind(identity.handler.0);
+        let query = self.shared(statements::IS_SCHEDULED).bind(identity.handler.0);
         Ok(!self.ask(query.bind(identity.key.as_bytes())).await?.is_empty())
     }
 
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Answer<Vec<Row>> {
         let query = self.query(&inbox_sql::dead_letter_crashed()).bind(ids(handlers)).bind(over(lease));
         rows::all(&self.ask(query).await?)
-    }
-}
-
-impl Postgres {
-    async fn refund_start(&self, row: &Row) -> Answer<bool> {
-        match self.ask(self.query(inbox_sql::REFUND_START).bind(row.id)).await {
-            // The row is running, and its outcome sets the starts.
-            Err(StoreError::LockTimeout) => Ok(true),
-            answer => answer.map(|_| true),
-        }
-    }
-
-    async fn record_call(&self, row: &Row, result: &CallResult) -> Answer<bool> {
-        let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
-        let query = self.query(calls_sql::RECORD).bind(row.id).bind(row.locked_by).bind(i32::from(*is_attempt));
-        let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(secs(next.unwrap_or_default()));
-        let query = query
-            .bind(next.err().map(Reason::as_str))
-            .bind(error.as_deref().map(|error| error_text(error).into_owned().into_bytes()));
-        let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question).bind(row.provider_key);
-        Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 }

@@ -1,7 +1,7 @@
 //! The statements of inbox rows.
 
 use crate::Reason;
-use crate::store::{self, CRASHED_AT_ONCE, MAX_BREAKS, MAX_STARTS};
+use crate::store::{self, CRASHED_AT_ONCE, MAX_STARTS};
 
 use super::calls_sql::CALLING;
 use super::rows::COLUMNS;
@@ -58,59 +58,12 @@ pub(super) const INSERT: &str = "
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING id, handler_id, key, fingerprint";
 
-/// A scheduled row is left alone, and so is never waited for. The rows are locked in the order of their ids, so that two
-/// transactions cannot deadlock.
-pub(super) const COUNT_DUPLICATES: &str = "
-    WITH seen AS (
-        SELECT handler_id, key, fingerprint, count(*) AS times
-        FROM unnest($1::int[], $2::bytea[], $3::bytea[]) AS seen (handler_id, key, fingerprint)
-        GROUP BY handler_id, key, fingerprint
-    ), found AS MATERIALIZED (
-        SELECT i.id, seen.times FROM seen JOIN {schema}.inbox_messages AS i
-            ON i.handler_id = seen.handler_id AND i.key = seen.key AND i.fingerprint = seen.fingerprint
-        WHERE i.state = 'dead'
-        ORDER BY i.id FOR UPDATE OF i
-    )
-    UPDATE {schema}.inbox_messages AS i SET deliveries = i.deliveries + found.times
-    FROM found WHERE i.id = found.id";
-
-/// One statement for every outcome: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 seconds until due, $7
-/// the reason if dead.
-pub(super) fn record_result() -> String {
-    let reason = format!(
-        "coalesce($7::text, CASE WHEN $5 > 0 AND lost_connections + $5 >= {MAX_BREAKS} THEN '{}' END)",
-        Reason::BrokeConnection
-    );
-    format!(
-        "UPDATE {{schema}}.inbox_messages SET
-            locked_by = NULL,
-            locked_until = NULL,
-            attempts = attempts + $3,
-            crash_count = CASE WHEN $3 > 0 THEN 0 ELSE greatest(crash_count - $4, 0) END,
-            lost_connections = CASE WHEN $3 > 0 THEN 0 ELSE lost_connections + $5 END,
-            run_at = coalesce(now() + $6::float8 * interval '1 second', run_at),
-            reason = {reason},
-            state = CASE WHEN {reason} IS NULL THEN 'scheduled' ELSE 'dead' END,
-            died_at = CASE WHEN {reason} IS NOT NULL THEN now() END,
-            error = coalesce(pg_catalog.convert_from($8, 'UTF8'), error)
-        WHERE id = $1 AND locked_by = $2 RETURNING 1"
-    )
-}
-
-pub(super) const IS_SCHEDULED: &str = "
-    SELECT 1 FROM {schema}.inbox_messages
-    WHERE handler_id = $1 AND key = $2 AND state <> 'dead'";
-
 pub(super) const EXTEND: &str = "
     WITH held AS MATERIALIZED (
         SELECT id FROM {schema}.inbox_messages WHERE id = ANY($1) AND locked_by = $2 FOR UPDATE SKIP LOCKED
     )
     UPDATE {schema}.inbox_messages AS i SET locked_until = now() + $3::float8 * interval '1 second'
     FROM held WHERE i.id = held.id";
-
-pub(super) const REFUND_START: &str = "
-    UPDATE {schema}.inbox_messages SET crash_count = greatest(crash_count - 1, 0)
-    WHERE id = $1 AND crash_count > 0 AND state <> 'calling'";
 
 /// Handler by handler, so that the index returns the oldest rows of each without reading those of others. The rows are
 /// locked while they are searched: running rows are skipped and do not count against the limit. Materialized, since a

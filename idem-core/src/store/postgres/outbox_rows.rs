@@ -7,6 +7,7 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::outbox::{StagedMessage, envelope};
+use crate::store::sql::statements;
 use crate::store::{
     Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId,
     OutboxMark, OutboxRead, OutboxRow, OutboxRows, OutboxSnapshot, OutboxStats, Page, PublishFailure, RowRef,
@@ -15,7 +16,7 @@ use crate::store::{
 use crate::{Error, Key};
 
 use super::handle::Statement;
-use super::rows::{self, duration, secs, time};
+use super::rows::{self, duration, interval, secs, time};
 use super::writes::Staged;
 use super::{Postgres, Txn, outbox_sql};
 
@@ -72,25 +73,19 @@ impl OutboxRows for Postgres {
     }
 
     async fn lease_outbox(&self, outbox: OutboxId, token: Uuid, request: LeaseRequest) -> Answer<LeaseAnswer> {
-        let rows = match request {
-            LeaseRequest::Release => {
-                self.ask(self.query(outbox_sql::RELEASE).bind(outbox.number).bind(token)).await?;
-                return Ok(LeaseAnswer::Held);
-            }
-            LeaseRequest::Show => {
-                let shown = self.ask(self.query(outbox_sql::SHOW).bind(outbox.number)).await?;
-                return Ok(if shown.is_empty() { LeaseAnswer::Unknown } else { LeaseAnswer::Held });
-            }
+        let of = |text| self.shared(text).bind(outbox.number);
+        let is_done = match request {
+            LeaseRequest::Release => self.ask(of(statements::RELEASE).bind(token)).await.map(|_| true)?,
+            LeaseRequest::Show => !self.ask(of(statements::SHOW)).await?.is_empty(),
             LeaseRequest::Hold(lease) => {
-                let query = self.query(outbox_sql::LEASE).bind(outbox.number).bind(token).bind(secs(lease));
-                self.ask(query).await?
+                let held = self.ask(of(statements::LEASE).bind(token).bind(interval(lease))).await?;
+                if held.is_empty() && !self.ask(of(statements::FREE).bind(token)).await?.is_empty() {
+                    return Ok(LeaseAnswer::Other);
+                }
+                !held.is_empty()
             }
         };
-        Ok(match rows::one::<(bool, bool)>(&rows)? {
-            (_, true) => LeaseAnswer::Held,
-            (true, false) => LeaseAnswer::Other,
-            (false, false) => LeaseAnswer::Unknown,
-        })
+        Ok(if is_done { LeaseAnswer::Held } else { LeaseAnswer::Unknown })
     }
 
     async fn read_outbox(&self, outbox: OutboxId, read: &OutboxRead) -> Answer<OutboxFound> {
@@ -204,8 +199,8 @@ impl OutboxRows for Postgres {
     }
 
     async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Answer<bool> {
-        let statement = if again { outbox_sql::REPLAY } else { outbox_sql::DISCARD };
-        Ok(!self.ask(self.query(statement).bind(outbox.number).bind(id)).await?.is_empty())
+        let query = if again { self.query(outbox_sql::REPLAY) } else { self.shared(statements::DISCARD) };
+        Ok(!self.ask(query.bind(outbox.number).bind(id)).await?.is_empty())
     }
 }
 

@@ -43,25 +43,6 @@ pub(super) const STAGE_OWN: &str = "
     )
     SELECT count(*) FROM staged";
 
-/// Takes or renews the lease, if it is free or held under the token. Returns whether the outbox has a row, and whether the lease is
-/// held now. One that is taken by another relay is not written to.
-pub(super) const LEASE: &str = "
-    WITH held AS (
-        UPDATE {schema}.outboxes
-        SET locked_by = $2, lease = $3 * interval '1 second', locked_until = clock_timestamp() + $3 * interval '1 second',
-            relay_seen_at = clock_timestamp()
-        WHERE id = $1 AND (locked_by IS NULL OR locked_by = $2 OR locked_until < clock_timestamp()
-                           OR locked_until > clock_timestamp() + lease)
-        RETURNING 1
-    )
-    SELECT EXISTS (SELECT FROM {schema}.outboxes WHERE id = $1), EXISTS (SELECT FROM held)";
-
-pub(super) const RELEASE: &str = "
-    UPDATE {schema}.outboxes SET locked_by = NULL, locked_until = '-infinity' WHERE id = $1 AND locked_by = $2";
-
-pub(super) const SHOW: &str =
-    "UPDATE {schema}.outboxes SET relay_seen_at = clock_timestamp() WHERE id = $1 RETURNING 1";
-
 /// The columns of a message.
 const COLUMNS: &str = "m.id, m.message_id, m.attempts, m.destination, m.key, m.envelope::text, m.payload,
     (extract(epoch FROM m.created_at) * 1000000)::bigint";
@@ -200,5 +181,3 @@ pub(super) const REPLAY: &str = "
         SELECT outbox_id, message_id, created_at, destination, key, envelope, payload FROM gone
     )
     SELECT 1 FROM gone";
-
-pub(super) const DISCARD: &str = "DELETE FROM {schema}.outbox_dead WHERE outbox_id = $1 AND id = $2 RETURNING 1";

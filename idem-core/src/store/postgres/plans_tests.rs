@@ -148,7 +148,8 @@ async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
     let statements = [
         ("alone", claims_sql::claim_uncontended(), claim, values),
         ("beside", claims_sql::claim_contended(), claim, values),
-        ("known", claims_sql::unlocked_claims(), "(int[], bytea[])", "('{1}', '{a}')"),
+        ("known", claims_sql::existing_claims(false), "(int[], bytea[])", "('{1}', '{a}')"),
+        ("locked", claims_sql::existing_claims(true), "(int[], bytea[])", "('{1}', '{a}')"),
     ];
     for (name, statement, types, values) in statements {
         world.prepare(name, types, &statement).await;

@@ -6,7 +6,7 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use crate::BoxError;
-use crate::store::{Fate, RollbackResult, StoreError, Ticket};
+use crate::store::{Fate, StoreError, Ticket};
 
 use super::answer::Failure;
 use super::connection::{Answer, Connection};
@@ -16,7 +16,7 @@ use super::txn::{Txn, not_answered};
 use super::{Postgres, claims_sql};
 
 /// Ends the open transaction, and asks for the status of the transaction that made the claim. The error: it is not known.
-async fn fate(mut txn: Txn) -> Result<RollbackResult, BoxError> {
+async fn fate(mut txn: Txn) -> Result<Fate, BoxError> {
     let xid = txn.xid.take().unwrap_or_default();
     let ours = format!("pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8");
     let status = format!("SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
@@ -36,14 +36,14 @@ async fn fate(mut txn: Txn) -> Result<RollbackResult, BoxError> {
     let status = rows.get(1).and_then(|row| row.try_get::<Option<String>, _>(0).ok().flatten());
     match status.as_deref() {
         // The session of a handler that ends transactions is in an unknown state: it is closed.
-        Some("aborted") if ended => Ok(RollbackResult::Ended),
+        Some("aborted") if ended => Ok(Fate::Ended),
         Some("aborted") => {
             txn.put_back(&rows);
-            Ok(RollbackResult::RolledBack)
+            Ok(Fate::RolledBack)
         }
-        Some("committed") => Ok(RollbackResult::CommittedEarly),
+        Some("committed") => Ok(Fate::CommittedEarly),
         Some("in progress") => match roll_back_prepared(&mut txn.connection, &xid).await {
-            Ok(true) => Ok(RollbackResult::Ended),
+            Ok(true) => Ok(Fate::Ended),
             Ok(false) => Err("the handler ended its transaction, which still runs".into()),
             Err(failure) => Err(failure.into_error()),
         },
@@ -56,7 +56,7 @@ async fn fate(mut txn: Txn) -> Result<RollbackResult, BoxError> {
 }
 
 /// Rolls back. An answer to ROLLBACK shows that the connection is alive.
-pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError> {
+pub(super) async fn rollback(mut txn: Txn) -> Result<Fate, StoreError> {
     if !txn.connection.sound {
         return Err(not_answered());
     }
@@ -64,7 +64,7 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError>
     if txn.xid.is_some() {
         let counted = txn.connection.counts_transaction();
         return match fate(txn).await {
-            Ok(RollbackResult::RolledBack | RollbackResult::Ended) if !counted => Ok(RollbackResult::Unbegun),
+            Ok(Fate::RolledBack | Fate::Ended) if !counted => Ok(Fate::Unbegun),
             ended => ended.map_err(StoreError::ConnectionLost),
         };
     }
@@ -72,10 +72,10 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError>
     match txn.connection.text(text).await {
         Ok(rows) => {
             txn.put_back(&rows);
-            Ok(RollbackResult::RolledBack)
+            Ok(Fate::RolledBack)
         }
         // An error is an answer, too; the connection is closed, since its state is unexpected.
-        Err(Failure::Refused(_)) => Ok(RollbackResult::RolledBack),
+        Err(Failure::Refused(_)) => Ok(Fate::RolledBack),
         Err(lost) => Err(lost.into()),
     }
 }
@@ -98,7 +98,7 @@ impl Postgres {
         let status: Option<String> = rows.first().map_or(Ok(None), |row: &PgRow| row.try_get(0))?;
         let fate = match status.as_deref() {
             // In a separate statement: the snapshot of the first one may be older than the commit.
-            Some("committed") if self.is_ours(&mut connection, ticket).await? => Fate::Committed,
+            Some("committed") if self.is_ours(&mut connection, ticket).await? => Fate::CommittedEarly,
             Some("in progress") => match roll_back_prepared(&mut connection, &ticket.number).await {
                 Ok(true) => Fate::Ended,
                 Ok(false) => Fate::Running,

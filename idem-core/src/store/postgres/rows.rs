@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use sqlx::postgres::PgRow;
+use sqlx::postgres::types::PgInterval;
 use sqlx::{FromRow, Row as _};
 
 use crate::store::{Answer, HandlerId, Identity, Row, StoreError, stored};
@@ -52,6 +53,11 @@ pub(super) fn micros(time: SystemTime) -> i64 {
 /// Converts a duration for `* interval '1 second'`, capped at a hundred years, so that its sum is a valid timestamp.
 pub(super) fn secs(duration: Duration) -> f64 {
     duration.as_secs_f64().min(3.2e9)
+}
+
+/// Converts a duration to what can be added to a timestamp, capped likewise.
+pub(super) fn interval(duration: Duration) -> PgInterval {
+    PgInterval { months: 0, days: 0, microseconds: (secs(duration) * 1e6) as i64 }
 }
 
 /// Returns how many seconds a search goes back, at most a hundred years.

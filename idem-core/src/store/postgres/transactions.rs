@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use crate::Fingerprint;
 use crate::store::{
-    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
-    StoreFacts, Ticket, Transactions, TxnState,
+    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, StoreError, StoreFacts,
+    Ticket, Transactions, TxnState,
 };
 
 use super::answer::{self, About, Failure};
@@ -147,9 +147,8 @@ impl Transactions for Postgres {
         identities: &[&Identity],
         lock: bool,
     ) -> Answer<Vec<Option<ExistingClaim>>> {
-        let statement = if lock { claims_sql::existing_claims() } else { claims_sql::unlocked_claims() };
         let (handlers, keys) = columns(identities);
-        let rows = txn.ask(self.query(&statement).bind(&handlers).bind(&keys)).await?;
+        let rows = txn.ask(self.query(&claims_sql::existing_claims(lock)).bind(&handlers).bind(&keys)).await?;
         let mut found = HashMap::<(i32, &[u8]), ExistingClaim>::with_capacity(rows.len());
         for row in &rows {
             let fingerprint = Fingerprint::stored(row.try_get(2)?);
@@ -211,7 +210,7 @@ impl Transactions for Postgres {
         answer::race(error)
     }
 
-    async fn rollback(&self, txn: Txn) -> Answer<RollbackResult> {
+    async fn rollback(&self, txn: Txn) -> Answer<Fate> {
         rollback::rollback(txn).await
     }
 

@@ -6,10 +6,10 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use crate::outbox::{StagedMessage, envelope};
-use crate::store::{self, LOCAL_CONFLICT, LocalMessage, OutboxId, Unscheduled};
+use crate::store::{self, LOCAL_CONFLICT, LocalMessage, OutboxId};
 
 use super::handle::Statement;
-use super::local_sql::{CONFLICTS, DUPLICATES};
+use super::local_sql::CONFLICTS;
 use super::quote::bytes;
 use super::rows::each;
 use super::{Postgres, local_sql, outbox_sql};
@@ -78,11 +78,9 @@ fn local_values(messages: &[LocalMessage], lock_wait: u64) -> [String; 8] {
     ]
 }
 
-/// Returns what became of local messages that were not scheduled, if the answer to their statement is among these rows.
-pub(super) fn unscheduled(answer: &[PgRow]) -> Unscheduled {
-    let count = |row: &PgRow, column| row.try_get::<i64, _>(column).ok().and_then(|count| usize::try_from(count).ok());
-    let found = |row| Some(Unscheduled { conflicts: count(row, CONFLICTS)?, duplicates: count(row, DUPLICATES)? });
-    answer.iter().find_map(found).unwrap_or_default()
+/// Returns how many local messages became dead letters, if the answer to their statement is among these rows.
+pub(super) fn conflicts(answer: &[PgRow]) -> i64 {
+    answer.iter().find_map(|row| row.try_get::<i64, _>(CONFLICTS).ok()).unwrap_or(0)
 }
 
 fn key(message: &StagedMessage) -> &[u8] {

@@ -4,16 +4,13 @@ use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::calls_sql::RESOLVE;
-use super::consumers_sql::{
-    ADD_FORMER_NAME, CALLS, DATE, DISCARD, FIND, FORGET, INTERN, KEEP, KEEP_NAME, KNOWN, LIST, NUMBER, PROCESSES,
-    RENAME, REPLAY, SEEN, STALE, STATS,
-};
+use super::consumers_sql::{CALLS, DATE, DISCARD, INTERN, KEEP, KNOWN, LIST, NUMBER, PROCESSES, SEEN, STALE, STATS};
 use super::sql::{duration, ids, in_hex, millis, row};
 use super::{Sqlite, Txn, claims, prune};
+use crate::store::sql::statements;
 use crate::store::{
     Answer, CallAnswer, ClaimState, Consumers, Filter, HandlerId, HandlerMark, Identity, KnownHandler, NUMBERS, Page,
-    Pruned, Replay, Replayed, Resolution, Row, Stats, next_provider_key, number, tell_of_retention,
+    Replay, Replayed, Resolution, Row, Stats, next_provider_key, number, tell_of_retention,
 };
 use crate::{Fingerprint, Reason};
 
@@ -49,9 +46,9 @@ impl Consumers for Sqlite {
                 (None, None) => (store.intern(txn.connection(), consumer, new).await?.0, false),
             };
             if is_old {
-                store.query(KEEP_NAME).bind(id).execute(txn.connection()).await?;
+                store.query(statements::KEEP_NAME).bind(id).execute(txn.connection()).await?;
             }
-            let (statement, name) = if is_old { (RENAME, new) } else { (ADD_FORMER_NAME, old) };
+            let (statement, name) = if is_old { (statements::RENAME, new) } else { (statements::ADD_FORMER_NAME, old) };
             store.query(statement).bind(id).bind(name).execute(txn.connection()).await?;
             Ok(true)
         };
@@ -106,12 +103,12 @@ impl Consumers for Sqlite {
     /// For another key, claims it for the row, then moves the row to it; from then on the row owns its claim.
     async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Answer<Replayed> {
         let replay = async |store: &Self, txn: &mut Txn| {
-            let find = sqlx::query_as::<_, (i32, Vec<u8>, String)>(store.prefix.sql(FIND)).bind(id).bind(consumer);
+            let find =
+                sqlx::query_as::<_, (i32, Vec<u8>, String)>(store.prefix.sql(statements::FIND)).bind(id).bind(consumer);
             let found = find.fetch_optional(txn.connection()).await?;
             let Some((handler, fingerprint, reason)) = found else { return Ok(Replayed::NotFound) };
-            let reason = Reason::parse(&reason);
             let key = match how {
-                Replay::As(_) if reason != Some(Reason::Conflict) => return Ok(Replayed::NotFound),
+                Replay::As(_) if reason != Reason::Conflict.as_str() => return Ok(Replayed::NotFound),
                 Replay::As(key) => {
                     let fingerprint = Fingerprint::stored(&fingerprint);
                     let identity = Identity { handler: HandlerId(handler), key: key.clone(), fingerprint };
@@ -122,14 +119,9 @@ impl Consumers for Sqlite {
                 }
                 Replay::Plain | Replay::Forced => None,
             };
-            match reason {
-                Some(Reason::Conflict) if key.is_none() => return Ok(Replayed::NeedsKey),
-                Some(Reason::Unresolved) => return Ok(Replayed::Unresolved),
-                Some(reason) if reason.needs_force() && how == Replay::Plain => return Ok(Replayed::NeedsForce),
-                _ => {}
-            }
-            store.query(REPLAY).bind(id).bind(key).execute(txn.connection()).await?;
-            Ok(Replayed::Due)
+            let query = store.query(statements::REPLAY).bind(id).bind(consumer).bind(how == Replay::Forced).bind(key);
+            let done = query.execute(txn.connection()).await?.rows_affected() == 1;
+            Ok(if done { Replayed::Due } else { Replayed::refused(Some(&reason)) })
         };
         self.in_transaction(replay).await
     }
@@ -158,12 +150,12 @@ impl Consumers for Sqlite {
                 return self.in_transaction(discard).await;
             }
         };
-        let query = self.query(RESOLVE).bind(id).bind(consumer);
+        let query = self.query(statements::RESOLVE).bind(id).bind(consumer);
         let query = query.bind(answer.map(CallAnswer::as_bytes)).bind(provider_key.map(next_provider_key));
         Ok(self.change(query.bind(provider_key)).await? == 1)
     }
 
-    async fn prune(&self) -> Answer<Pruned> {
+    async fn prune(&self) -> Answer<u64> {
         prune::prune(self).await
     }
 }
@@ -201,6 +193,6 @@ impl Sqlite {
 
     /// Deletes a handler to which nothing belongs. Returns whether it has done so.
     async fn forget(&self, connection: &mut SqliteConnection, id: i32) -> sqlx::Result<bool> {
-        Ok(self.query(FORGET).bind(id).execute(connection).await?.rows_affected() == 1)
+        Ok(self.query(statements::FORGET).bind(id).execute(connection).await?.rows_affected() == 1)
     }
 }

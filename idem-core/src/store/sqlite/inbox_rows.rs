@@ -8,10 +8,11 @@ use uuid::Uuid;
 use super::sql::{duration, ids, json, millis, row, since_epoch};
 use super::{Sqlite, Txn, calls_sql, inbox_sql};
 use crate::Reason;
+use crate::store::sql::statements;
 use crate::store::{
     Answer, CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId,
-    Identity, InboxRows, LeftCalls, LookBack, MAX_BREAKS, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowKind,
-    RowResult, TakeLimit, TakenCalls, envelope, error_text,
+    Identity, InboxRows, LeftCalls, LookBack, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, TakeLimit,
+    TakenCalls, envelope, error_text,
 };
 
 /// Inserts a row, or counts a delivery of one that is there, and returns its id.
@@ -34,15 +35,6 @@ impl InboxRows for Sqlite {
             ids.push(id.map_err(|error| self.file.fault_of_message(error))?);
         }
         Ok(ids)
-    }
-
-    async fn count_duplicates(&self, txn: &mut Txn, identities: &[&Identity]) -> Answer<()> {
-        for Identity { handler, key, fingerprint } in identities {
-            let query = self.query(inbox_sql::COUNT_DUPLICATE).bind(handler.0);
-            let query = query.bind(key.as_bytes()).bind(fingerprint.as_bytes());
-            query.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
-        }
-        Ok(())
     }
 
     /// Two statements for each, since SQLite has none that changes two tables; no other connection sees the state between them.
@@ -101,7 +93,7 @@ impl InboxRows for Sqlite {
         let is_due = format!("SELECT {}", inbox_sql::has(calls_sql::DUE));
         let (is_due,): (bool,) = self.read_one(self.query(&is_due).bind(ids(&handlers))).await?;
         if !is_due {
-            return Ok(TakenCalls::new(Vec::new(), Instant::now()));
+            return Ok(TakenCalls { rows: Vec::new(), since: Instant::now() });
         }
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let take = async |store: &Self, txn: &mut Txn| {
@@ -118,7 +110,7 @@ impl InboxRows for Sqlite {
                 let row = row(&query.fetch_one(txn.connection()).await?)?;
                 taken.push(Row { waited: Some(duration(waited)), ..row });
             }
-            Ok(TakenCalls::new(taken, since))
+            Ok(TakenCalls { rows: taken, since })
         };
         self.in_transaction(take).await
     }
@@ -127,7 +119,7 @@ impl InboxRows for Sqlite {
         let date = async |store: &Self, txn: &mut Txn| {
             // As in a take, it is the writer now.
             let since = Instant::now();
-            let query = store.query(calls_sql::DATE).bind(row.id).bind(row.locked_by).bind(millis(lease));
+            let query = store.query(statements::DATE_CALL).bind(row.id).bind(row.locked_by).bind(millis(lease));
             Ok((query.execute(txn.connection()).await?.rows_affected() == 1).then_some(since))
         };
         self.in_transaction(date).await
@@ -138,7 +130,7 @@ impl InboxRows for Sqlite {
         let release = self.query(calls_sql::RELEASE).bind(&handlers).bind(RELEASED_AT_ONCE);
         let released = self.change(release).await?;
         let (in_doubt,): (i64,) = self.read_one(self.query(calls_sql::IN_DOUBT).bind(&handlers)).await?;
-        Ok(LeftCalls::new(released, in_doubt.unsigned_abs()))
+        Ok(LeftCalls { released, in_doubt: in_doubt.unsigned_abs() })
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Answer<()> {
@@ -159,15 +151,16 @@ impl InboxRows for Sqlite {
             RowResult::Released { due } => ((0, 0, 0), Some(*due), None, None),
             RowResult::Dead { reason, error } => ((0, 0, 0), None, Some(*reason), Some(error)),
             RowResult::LeftToCall { provider_key } => {
-                let query = self.query(calls_sql::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by);
+                let query = self.query(statements::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by);
                 return Ok(self.change(query.bind(provider_key)).await? == 1);
             }
             RowResult::Refunded => {
-                return self.change(self.query(inbox_sql::REFUND_START).bind(row.id)).await.map(|_| true);
+                return self.change(self.query(statements::REFUND_START).bind(row.id)).await.map(|_| true);
             }
             RowResult::Called(result) => {
                 let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
-                let query = self.query(calls_sql::RECORD).bind(row.id).bind(row.locked_by).bind(i64::from(*is_attempt));
+                let query =
+                    self.query(statements::RECORD_CALL).bind(row.id).bind(row.locked_by).bind(i64::from(*is_attempt));
                 let query =
                     query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(millis(next.unwrap_or_default()));
                 let query = query.bind(next.err().map(Reason::as_str)).bind(error.as_deref().map(error_text));
@@ -175,15 +168,14 @@ impl InboxRows for Sqlite {
                 return Ok(self.change(query.bind(row.provider_key)).await? == 1);
             }
         };
-        let query = self.query(inbox_sql::RECORD_RESULT).bind(row.id).bind(row.locked_by);
+        let query = self.query(statements::RECORD_RESULT).bind(row.id).bind(row.locked_by);
         let query = query.bind(attempts).bind(starts).bind(breaks).bind(due.map(millis));
         let query = query.bind(reason.map(Reason::as_str)).bind(error.map(|error| error_text(error).into_owned()));
-        let query = query.bind(MAX_BREAKS).bind(Reason::BrokeConnection.as_str());
         Ok(self.change(query).await? == 1)
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Answer<bool> {
-        let query = self.query(inbox_sql::IS_SCHEDULED).bind(identity.handler.0).bind(identity.key.as_bytes());
+        let query = self.query(statements::IS_SCHEDULED).bind(identity.handler.0).bind(identity.key.as_bytes());
         Ok(!self.read_all(query, |_| Ok(())).await?.is_empty())
     }
 

@@ -14,10 +14,6 @@ WHERE true
 ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = deliveries + 1
 RETURNING id"#;
 
-pub(super) const COUNT_DUPLICATE: &str = r#"
-UPDATE "idem_inbox_messages" SET deliveries = deliveries + 1
-WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'dead'"#;
-
 pub(super) const REMOVE: &str = r#"DELETE FROM "idem_inbox_messages" WHERE id = ?1 AND locked_by = ?2"#;
 
 pub(super) const DATE: &str =
@@ -79,27 +75,9 @@ const _: () = assert!(MAX_STARTS == 4);
 
 pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE locked_by = ?1"#;
 
-/// One statement for every result of a run: ?3 attempts to add, ?4 starts to refund, ?5 breaks to add, ?6 the delay until the row is
-/// due, ?7 the reason if it is dead, ?8 the error, ?9 the number of breaks at which it dies for the reason ?10.
-pub(super) const RECORD_RESULT: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, attempts = attempts + ?3,
-    crash_count = CASE WHEN ?3 > 0 THEN 0 ELSE max(crash_count - ?4, 0) END,
-    lost_connections = CASE WHEN ?3 > 0 THEN 0 ELSE lost_connections + ?5 END,
-    run_at = coalesce({now} + ?6, run_at), error = coalesce(?8, error),
-    reason = coalesce(?7, CASE WHEN ?5 > 0 AND lost_connections + ?5 >= ?9 THEN ?10 END),
-    state = CASE WHEN ?7 IS NULL AND (?5 = 0 OR lost_connections + ?5 < ?9) THEN 'scheduled' ELSE 'dead' END,
-    died_at = CASE WHEN ?7 IS NOT NULL OR ?5 > 0 AND lost_connections + ?5 >= ?9 THEN {now} END
-WHERE id = ?1 AND locked_by = ?2"#;
-
 pub(super) const EXTEND: &str = r#"
 UPDATE "idem_inbox_messages" SET locked_until = {now} + ?3
 WHERE id IN (SELECT value FROM json_each(?1)) AND locked_by = ?2"#;
-
-pub(super) const IS_SCHEDULED: &str = r#"
-SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = ?1 AND key = ?2 AND state <> 'dead'"#;
-
-pub(super) const REFUND_START: &str = r#"
-UPDATE "idem_inbox_messages" SET crash_count = max(crash_count - 1, 0) WHERE id = ?1 AND crash_count > 0 AND state <> 'calling'"#;
 
 pub(super) const DEAD_LETTER_CRASHED: &str = r#"
 UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'dead', reason = ?4, died_at = {now},

@@ -9,13 +9,14 @@ use uuid::Uuid;
 
 use super::handle::Query;
 use super::outbox_sql::{
-    BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FIND, FREE, HIGHEST, IN_ORDER, LEASE, OF_KEYS, OURS, READ, REGISTER,
-    RELEASE, REPLAY, RETRY, SHOW, STAGE, STATS, TO_DESTINATION, UNREAD,
+    BURY, BY_ID, DEAD, DELETE, EXCEPT, FIND, HIGHEST, IN_ORDER, OF_KEYS, OURS, READ, REGISTER, REPLAY, RETRY, STAGE,
+    STATS, TO_DESTINATION, UNREAD,
 };
 use super::sql::{duration, in_hex, json, millis, time};
 use super::{Sqlite, Txn};
 use crate::Error;
 use crate::outbox::{StagedMessage, envelope};
+use crate::store::sql::statements;
 use crate::store::{
     Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId,
     OutboxMark, OutboxRead, OutboxRow, OutboxRows, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox,
@@ -91,18 +92,18 @@ impl OutboxRows for Sqlite {
     async fn lease_outbox(&self, outbox: OutboxId, token: Uuid, request: LeaseRequest) -> Answer<LeaseAnswer> {
         let LeaseRequest::Hold(lease) = request else {
             let changed = match request {
-                LeaseRequest::Release => self.change(self.of(RELEASE, outbox).bind(token)).await?.max(1),
-                _ => self.change(self.of(SHOW, outbox)).await?,
+                LeaseRequest::Release => self.change(self.of(statements::RELEASE, outbox).bind(token)).await?.max(1),
+                _ => self.change(self.of(statements::SHOW, outbox)).await?,
             };
             return Ok(if changed > 0 { LeaseAnswer::Held } else { LeaseAnswer::Unknown });
         };
         // A relay that stands by asks each second, and must not wait for the writer, nor keep it from handlers.
-        let (found,): (Option<i64>,) = self.read_one(self.of(FREE, outbox).bind(token)).await?;
-        match found {
+        let free = self.of(statements::FREE, outbox).bind(token);
+        match self.read_all(free, |row| row.try_get::<bool, _>(0)).await?.first() {
             None => Ok(LeaseAnswer::Unknown),
-            Some(1) => Ok(LeaseAnswer::Other),
+            Some(false) => Ok(LeaseAnswer::Other),
             Some(_) => {
-                let held = self.change(self.of(LEASE, outbox).bind(token).bind(millis(lease))).await?;
+                let held = self.change(self.of(statements::LEASE, outbox).bind(token).bind(millis(lease))).await?;
                 Ok(if held > 0 { LeaseAnswer::Held } else { LeaseAnswer::Other })
             }
         }
@@ -214,7 +215,7 @@ impl OutboxRows for Sqlite {
             if again {
                 store.of(REPLAY, outbox).bind(id).execute(txn.connection()).await?;
             }
-            Ok(store.of(DISCARD, outbox).bind(id).execute(txn.connection()).await?.rows_affected() > 0)
+            Ok(store.of(statements::DISCARD, outbox).bind(id).execute(txn.connection()).await?.rows_affected() > 0)
         };
         self.in_transaction(remove).await
     }

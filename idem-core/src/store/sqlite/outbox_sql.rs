@@ -10,20 +10,6 @@ INSERT INTO "idem_outboxes" (id, name, namespace) VALUES (?3, ?1, ?2) ON CONFLIC
 
 pub(super) const FIND: &str = r#"SELECT id, namespace FROM "idem_outboxes" WHERE name = ?1"#;
 
-/// Whether an outbox has a row (1), and whether its lease can be taken or renewed under a token (2), without the writer.
-pub(super) const FREE: &str = r#"
-SELECT max(1 + (locked_by IS NULL OR locked_by = ?2 OR locked_until < {now} OR locked_until > {now} + lease))
-FROM "idem_outboxes" WHERE id = ?1"#;
-
-pub(super) const LEASE: &str = r#"
-UPDATE "idem_outboxes" SET locked_by = ?2, lease = ?3, locked_until = {now} + ?3, relay_seen_at = {now}
-WHERE id = ?1 AND (locked_by IS NULL OR locked_by = ?2 OR locked_until < {now} OR locked_until > {now} + lease)"#;
-
-pub(super) const RELEASE: &str = r#"
-UPDATE "idem_outboxes" SET locked_by = NULL, locked_until = 0 WHERE id = ?1 AND locked_by = ?2"#;
-
-pub(super) const SHOW: &str = r#"UPDATE "idem_outboxes" SET relay_seen_at = {now} WHERE id = ?1"#;
-
 /// The conditions of a read, by its filter. Keys are a JSON array of what `hex()` makes of them.
 pub(super) const EXCEPT: &str = r#"
 (?6 = '[]' OR hex(key) NOT IN (SELECT value FROM json_each(?6)))
@@ -83,5 +69,3 @@ pub(super) const REPLAY: &str = r#"
 INSERT INTO "idem_outbox_messages" (outbox_id, message_id, created_at, destination, key, envelope, payload)
 SELECT outbox_id, message_id, created_at, destination, key, envelope, payload
 FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id = ?2"#;
-
-pub(super) const DISCARD: &str = r#"DELETE FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id = ?2"#;

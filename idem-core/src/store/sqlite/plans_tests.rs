@@ -5,6 +5,7 @@ use sqlx::{Connection as _, Row as _, SqliteConnection};
 use super::sql::Prefix;
 use super::{calls_sql, claims, consumers_sql, inbox_sql, migrate, prune};
 use crate::store::RowKind;
+use crate::store::sql::statements;
 
 /// Returns the plan of a statement, one line per step.
 async fn plan(text: &str) -> String {
@@ -71,11 +72,10 @@ async fn statements_for_each_message_scan_no_table() {
     for text in [
         claims::CLAIM,
         claims::EXISTING_CLAIM,
-        inbox_sql::COUNT_DUPLICATE,
         inbox_sql::REMOVE,
         inbox_sql::TAKEN,
-        inbox_sql::RECORD_RESULT,
-        calls_sql::RECORD,
+        statements::RECORD_RESULT,
+        statements::RECORD_CALL,
         prune::DELETE,
     ] {
         reads_no_table(&plan(text).await);

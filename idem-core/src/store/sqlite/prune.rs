@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::sql::{duration, millis};
 use super::{Sqlite, Txn};
-use crate::store::{Answer, Pruned};
+use crate::store::Answer;
 
 /// How many claims one transaction walks, and deletes at most: it occupies the single writer for about 10 ms.
 const STEP: i64 = 1000;
@@ -52,14 +52,14 @@ UPDATE "idem_pruner" SET locked_until = 0, handler_id = ?1, key = ?2,
 type Claim = (i64, Vec<u8>);
 
 /// A walk ends where the table ends, and the next one begins anew. There is no index of the dates: each message would pay for it.
-pub(super) async fn prune(store: &Sqlite) -> Answer<Pruned> {
+pub(super) async fn prune(store: &Sqlite) -> Answer<u64> {
     let asked = Instant::now();
     let enter = async |store: &Sqlite, txn: &mut Txn| {
         let enter = sqlx::query_as::<_, (i64, Vec<u8>, i64, i64, Option<i64>)>(store.prefix.sql(ENTER));
         enter.bind(millis(TURN)).fetch_optional(txn.connection()).await
     };
     let Some((handler, key, size, now, retention)) = store.in_transaction(enter).await? else {
-        return Ok(Pruned::elsewhere());
+        return Ok(0);
     };
     let now = now - millis(store.clock.ahead(asked, duration(now)));
     let share = SMALL.max(size.saturating_mul(ROUND) / retention.unwrap_or(i64::MAX).max(1));
@@ -67,7 +67,7 @@ pub(super) async fn prune(store: &Sqlite) -> Answer<Pruned> {
     let claims = walk(store, now, share, &mut last, &mut walked).await;
     // Also if a step has failed: the next call goes on from there.
     store.change(store.query(RECORD).bind(last.0).bind(last.1).bind(walked)).await?;
-    claims.map(Pruned::of)
+    claims
 }
 
 /// Walks on behind the last claim, and returns how many it has deleted. Pauses after each transaction for as long as it took, so
@@ -133,7 +133,7 @@ mod tests {
         let jumped = Clock::default();
         jumped.ahead(Instant::now(), duration(now - 8 * DAY));
         store.clock = Arc::new(jumped);
-        assert_eq!([store.prune().await.unwrap(), store.prune().await.unwrap()], [Pruned::of(1), Pruned::default()]);
+        assert_eq!([store.prune().await.unwrap(), store.prune().await.unwrap()], [1, 0]);
         drop(store);
         let _ = std::fs::remove_file(file);
     }

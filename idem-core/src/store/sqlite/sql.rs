@@ -43,10 +43,10 @@ impl Prefix {
     }
 
     /// Rewrites a statement, written for the prefix `idem_`, for this prefix. `{now}` is the clock, `{row}` the columns
-    /// that [`row`] reads; `{ordinary}`, `{suspect}` and `{due}` are of inbox rows.
+    /// that [`row`] reads, `{greatest}` that of its arguments; `{ordinary}`, `{suspect}` and `{due}` are of inbox rows.
     pub(super) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
         let text = text.replace("{ordinary}", ORDINARY).replace("{suspect}", SUSPECT).replace("{due}", DUE);
-        let text = text.replace("{row}", ROW).replace("{now}", NOW);
+        let text = text.replace("{row}", ROW).replace("{now}", NOW).replace("{greatest}", "max");
         // Safe: the prefix is validated, and it appears only between double quotes.
         AssertSqlSafe(text.replace("\"idem_", &format!("\"{}", self.0)))
     }

@@ -12,8 +12,8 @@ use super::handle::Query;
 use super::txn::{ended, not_committed, write};
 use super::{Sqlite, Txn};
 use crate::store::{
-    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
-    StoreFacts, Ticket, Transactions, TxnState, Unscheduled,
+    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, StoreError, StoreFacts,
+    Ticket, Transactions, TxnState, tell_of_conflicts,
 };
 
 /// Warns only once that a batch was split.
@@ -113,8 +113,8 @@ impl Transactions for Sqlite {
     async fn commit(&self, mut txn: Txn) -> CommitResult {
         // The handler timeout ends before COMMIT starts.
         txn.connection.watch().limit(Duration::MAX);
-        let mut unscheduled = Unscheduled::default();
-        if txn.shared || txn.has_staged() {
+        let mut conflicts = 0;
+        if txn.shared || !txn.staged.is_empty() || !txn.local.is_empty() {
             // The guard, and another one: nothing is inserted behind a transaction that its handler has ended.
             if txn.guarded
                 && let Err(error) = txn.connection.run(r#"RELEASE "idem_guard"; SAVEPOINT "idem_guard""#).await
@@ -130,8 +130,8 @@ impl Transactions for Sqlite {
                 // Dropping the connection rolls back.
                 return CommitResult::Refused(CHANGED.into());
             }
-            unscheduled = match write(self, &mut txn).await.map_err(|error| self.file.fault_of_message(error)) {
-                Ok(unscheduled) => unscheduled,
+            conflicts = match write(self, &mut txn).await.map_err(|error| self.file.fault_of_message(error)) {
+                Ok(conflicts) => conflicts,
                 Err(StoreError::Message(error)) => return CommitResult::Refused(error),
                 Err(fault) => return CommitResult::NotSent(fault, None),
             };
@@ -153,7 +153,7 @@ impl Transactions for Sqlite {
                 }
             }
         }
-        unscheduled.tell();
+        tell_of_conflicts(conflicts);
         CommitResult::Done
     }
 
@@ -162,17 +162,17 @@ impl Transactions for Sqlite {
         ErrorClass::Ordinary
     }
 
-    async fn rollback(&self, mut txn: Txn) -> Answer<RollbackResult> {
+    async fn rollback(&self, mut txn: Txn) -> Answer<Fate> {
         txn.connection.watch().limit(Duration::MAX);
         if txn.guarded
             && let Err(error) = txn.connection.run(r#"ROLLBACK TO "idem_guard""#).await
         {
             return match ended(self, txn, error).await {
-                CommitResult::CommittedEarly(_) => Ok(RollbackResult::CommittedEarly),
-                CommitResult::CommitRefused => Ok(RollbackResult::CommitRefused),
-                CommitResult::Refused(_) => Ok(RollbackResult::Unbegun),
+                CommitResult::CommittedEarly(_) => Ok(Fate::CommittedEarly),
+                CommitResult::CommitRefused => Ok(Fate::CommitRefused),
+                CommitResult::Refused(_) => Ok(Fate::Unbegun),
                 CommitResult::Unknown(fault) => Err(fault),
-                _ => Ok(RollbackResult::RolledBack),
+                _ => Ok(Fate::RolledBack),
             };
         }
         txn.connection.watch().release();
@@ -187,7 +187,7 @@ impl Transactions for Sqlite {
             Err(error) if code(&error) == Some(ERROR) => {}
             Err(error) => return Err(unknown(&self.file.path, error)),
         }
-        Ok(RollbackResult::RolledBack)
+        Ok(Fate::RolledBack)
     }
 
     fn ticket(&self, txn: &Txn) -> Option<Ticket> {

@@ -12,7 +12,7 @@ use super::{Sqlite, claims, inbox_rows, outbox_rows};
 use crate::Reason;
 use crate::outbox::StagedMessage;
 use crate::store::{
-    ClaimState, Claimed, CommitResult, Identity, LOCAL_CONFLICT, LocalMessage, NewRow, OutboxId, UNBEGUN, Unscheduled,
+    ClaimState, Claimed, CommitResult, Identity, LOCAL_CONFLICT, LocalMessage, NewRow, OutboxId, UNBEGUN,
 };
 
 /// An open transaction, begun with `BEGIN IMMEDIATE`; it is the single writer of the file until it ends. Dropping it
@@ -57,11 +57,6 @@ impl Txn {
         self.connection.raw()
     }
 
-    /// Returns whether it has staged messages.
-    pub(super) fn has_staged(&self) -> bool {
-        !self.staged.is_empty() || !self.local.is_empty()
-    }
-
     /// Returns whether the next message would find the connection as it was before this one.
     pub(super) async fn is_clean(&mut self) -> bool {
         if !self.lent {
@@ -104,17 +99,14 @@ pub(super) async fn not_committed(store: &Sqlite, mut txn: Txn, error: sqlx::Err
 }
 
 /// Writes the messages that the handlers have staged. Those for other handlers are claimed, undated, and stored if their claim is
-/// new. Returns how many of them do not run. The transaction is the only writer, so no claim is made or removed meanwhile.
-pub(super) async fn write(store: &Sqlite, txn: &mut Txn) -> sqlx::Result<Unscheduled> {
-    let mut unscheduled = Unscheduled::default();
+/// new. Returns how many become dead letters. The transaction is the only writer, so no claim is made or removed meanwhile.
+pub(super) async fn write(store: &Sqlite, txn: &mut Txn) -> sqlx::Result<i64> {
+    let mut conflicts = 0;
     for LocalMessage { identity, delivery, provider_key } in std::mem::take(&mut txn.local) {
         let row = match claims::insert(store, txn.connection(), &identity, ClaimState::Waiting).await? {
-            Claimed::Found(Some(existing)) if identity.is_copy(existing.fingerprint) => {
-                unscheduled.duplicates += 1;
-                continue;
-            }
+            Claimed::Found(Some(existing)) if identity.is_copy(existing.fingerprint) => continue,
             Claimed::Found(_) => {
-                unscheduled.conflicts += 1;
+                conflicts += 1;
                 NewRow::new(&identity, &delivery, Err(Reason::Conflict)).with_attempts(0, LOCAL_CONFLICT)
             }
             Claimed::New { .. } => NewRow { provider_key, ..NewRow::new(&identity, &delivery, Ok(Duration::ZERO)) },
@@ -123,7 +115,7 @@ pub(super) async fn write(store: &Sqlite, txn: &mut Txn) -> sqlx::Result<Unsched
     }
     let staged = std::mem::take(&mut txn.staged);
     outbox_rows::insert(store, txn.connection(), &staged).await?;
-    Ok(unscheduled)
+    Ok(conflicts)
 }
 
 /// Returns the result after the guard has failed with this error. If there is no savepoint, the handler ended the transaction: by a
