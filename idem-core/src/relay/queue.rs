@@ -350,9 +350,14 @@ impl Queue {
         self.rows.len() - self.parked
     }
 
+    /// Returns whether the messages that are kept have all bytes that they may have.
+    pub(super) fn is_heavy(&self) -> bool {
+        self.bytes >= BYTES
+    }
+
     /// Returns whether there is no room for more messages. `parked`: how many may be parked.
     pub(super) fn is_full(&self, parked: usize) -> bool {
-        self.kept() >= self.room || self.bytes >= BYTES || self.parked >= parked
+        self.kept() >= self.room || self.is_heavy() || self.parked >= parked
     }
 }
 
