@@ -7,9 +7,10 @@ mod world;
 use std::time::{Duration, Instant};
 
 use idem_conformance::store::{Setup, World};
-use idem_core::store::{LeaseRequest, OutboxRead, OutboxRow, OutboxRows, Page, PublishFailure, RowRef};
+use idem_core::store::{LeaseRequest, OutboxRead, OutboxRow, OutboxRows, Page, PublishFailure, RowRef, StoreError};
 use idem_core::{Outgoing, Postgres, Relay, RetryPolicy, Sink, SinkError, StagedMessage, StoreOutbox};
 use idem_test::tap::SinkTap;
+use idem_test::tapped_store::{StoreTap, TappedStore};
 use idem_test::{MemorySink, Reply, TappedSink};
 use sqlx::{Connection, PgConnection, raw_sql};
 use uuid::Uuid;
@@ -79,6 +80,19 @@ async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_k
     relay.abort();
 }
 
+/// Reads take some time, so that one nearly always runs.
+#[derive(Clone)]
+struct SlowReads;
+
+impl StoreTap for SlowReads {
+    async fn before(&self, method: &'static str, _: &[u8]) -> Result<(), StoreError> {
+        if method == "read_outbox" {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        Ok(())
+    }
+}
+
 /// A trigger keeps the rows that a relay deletes. Their copies are published again, but not at full speed.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_that_cannot_be_deleted_are_published_again_after_a_while() {
@@ -89,7 +103,8 @@ async fn messages_that_cannot_be_deleted_are_published_again_after_a_while() {
     let (outbox, sink) = (store.outbox("billing"), MemorySink::new());
     stage(&outbox, &mut own, [Outgoing::new("orders", "kept")]).await;
     world.run(&format!("{function}; {trigger}")).await;
-    let relay = Relay::new("billing", store.clone(), sink.clone()).poll_interval(Duration::from_millis(5));
+    let slow = TappedStore::new(store.clone(), SlowReads);
+    let relay = Relay::new("billing", slow, sink.clone()).poll_interval(Duration::from_millis(5));
     let relay = tokio::spawn(relay.run_until(std::future::pending()));
     sink.wait_for(|sink| sink.calls() >= 2).await;
     let before = sink.calls();

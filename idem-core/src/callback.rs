@@ -1,4 +1,4 @@
-//! Callbacks of the application that return credentials.
+//! Callbacks: those of the application, which return credentials, and that of an adapter, which reads the lag of its source.
 
 use std::fmt;
 use std::pin::Pin;

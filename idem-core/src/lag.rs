@@ -39,7 +39,7 @@ impl Lag {
     /// Asks the broker. Cancel safe.
     ///
     /// # Errors
-    /// The broker has not answered, or does not report the number. Nothing else depends on it.
+    /// The broker has not answered within 10 seconds, or does not report the number. Nothing else depends on it.
     pub async fn read(&self) -> Result<Vec<(Arc<str>, u64)>, BoxError> {
         self.0.call().await
     }

@@ -81,6 +81,7 @@ macro_rules! relay_suite {
             a_relay_that_was_paused_publishes_nothing_twice
             many_messages_without_an_answer_stop_no_other
             a_relay_in_which_too_many_messages_wait_goes_on
+            large_messages_whose_time_has_come_do_not_fill_the_memory
             a_database_that_refuses_reads_is_seldom_asked
             a_delete_without_an_answer_makes_no_copy
             a_record_without_an_answer_costs_no_attempt

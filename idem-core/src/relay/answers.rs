@@ -33,13 +33,14 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                     }
                     let is_repeated = std::mem::take(&mut self.is_repeated);
                     if deleted == 0 && !is_repeated {
-                        // If the lease is not lost, they are read and published again: not at full speed.
+                        // If the lease is not lost, they are read and published again: not at full speed, since nothing is read
+                        // again before the relay has tried to delete it.
+                        self.next.delete = Some(self.again());
                         tracing::warn!(
                             "the database has deleted none of the published messages: unless another relay has taken the lease, they \
                              are published again, so see to it that no trigger and no row-level security keeps the relay from \
                              deleting in outbox_messages"
                         );
-                        self.next.again = self.next.again.map(|_| self.again());
                     }
                     rows.into_iter().for_each(|row| self.queue.remove(row.id));
                 }

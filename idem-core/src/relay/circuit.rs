@@ -66,6 +66,8 @@ struct Circuit {
     /// Whether the read that runs is for these, and whether one has ended since the last probe.
     is_read: bool,
     checked: bool,
+    /// When the last one began.
+    read_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -169,7 +171,7 @@ impl Circuits {
                 None => of.open = None,
             }
         }
-        self.of.retain(|_, of| of.is_left_out());
+        self.of.retain(|_, of| of.is_left_out() || of.is_read);
         probes
     }
 
@@ -186,15 +188,16 @@ impl Circuits {
     }
 
     /// Begins to read what was left out of a destination: one that answers, unless the relay is full, or one whose probe has to be
-    /// read; that of which something was left out at the lowest id. Returns it, and from where on.
+    /// read; that which was not read for for the longest time, so that none waits for the backlog of another one. Returns it, and
+    /// from where on.
     pub(super) fn begin_read(&mut self, now: Instant, is_full: bool) -> Option<(String, i64)> {
         let is_due = |of: &Circuit| match &of.open {
             Some(open) => open.until <= now && of.wants_read(),
             None => !is_full && of.passed.is_some(),
         };
         let due = self.of.iter_mut().filter(|(_, of)| is_due(of));
-        let (to, of) = due.min_by_key(|(_, of)| of.passed)?;
-        of.is_read = true;
+        let (to, of) = due.min_by_key(|(_, of)| (of.read_at, of.passed))?;
+        (of.is_read, of.read_at) = (true, Some(now));
         Some((to.clone(), of.passed.take()?))
     }
 

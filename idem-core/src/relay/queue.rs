@@ -54,6 +54,8 @@ struct OfKey {
     waiting: BTreeSet<i64>,
     /// The lowest id of those that are not kept, if there may be some, beside those of the read that runs.
     passed: Option<i64>,
+    /// That from before this read began.
+    asked: Option<i64>,
     /// Whether it is among those that are read for next.
     is_queued: bool,
 }
@@ -141,7 +143,7 @@ impl Queue {
             return None;
         }
         of_key.head = of_key.waiting.pop_first();
-        if of_key.head.is_none() && of_key.passed.is_none() {
+        if of_key.head.is_none() && of_key.passed.is_none() && of_key.asked.is_none() {
             self.keys.remove(key);
             return None;
         }
@@ -286,7 +288,7 @@ impl Queue {
             if keys.is_empty() {
                 from = start(passed);
             }
-            (of_key.passed, of_key.is_queued) = (None, false);
+            (of_key.asked, of_key.is_queued) = (of_key.passed.take(), false);
             room += most.saturating_sub(of_key.waiting.len()).max(1);
             keys.push(key);
         }
@@ -301,8 +303,13 @@ impl Queue {
 
     /// Records that a read for keys has ended, before its messages are added. `rest`: from where on there may be more.
     pub(super) fn covered(&mut self, keys: &[Key], rest: Option<i64>) {
-        if let Some(rest) = rest {
-            keys.iter().for_each(|key| self.keys.entry(key.clone()).or_default().pass(rest));
+        for key in keys {
+            let Some(of_key) = self.keys.get_mut(key) else { continue };
+            let asked = of_key.asked.take();
+            if let Some(rest) = rest {
+                // The backlog of another key may be in front of its messages, and is not searched for them again.
+                of_key.pass(asked.unwrap_or(rest).max(rest));
+            }
         }
     }
 
@@ -343,9 +350,14 @@ impl Queue {
         self.rows.len() - self.parked
     }
 
+    /// Returns whether the messages that are kept have all bytes that they may have.
+    pub(super) fn is_heavy(&self) -> bool {
+        self.bytes >= BYTES
+    }
+
     /// Returns whether there is no room for more messages. `parked`: how many may be parked.
     pub(super) fn is_full(&self, parked: usize) -> bool {
-        self.kept() >= self.room || self.bytes >= BYTES || self.parked >= parked
+        self.kept() >= self.room || self.is_heavy() || self.parked >= parked
     }
 }
 

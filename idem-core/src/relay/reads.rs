@@ -81,7 +81,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     }
 
     fn read_due(&mut self) -> Option<OutboxRead> {
-        if self.queue.ready_len() >= 2 * self.relay.settings.concurrency {
+        if self.queue.ready_len() >= 2 * self.relay.settings.concurrency || self.queue.is_heavy() {
             return None;
         }
         let ids = self.queue.take_due(self.limit());

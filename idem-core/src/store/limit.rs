@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The kind of due rows to fetch. Runs without a result (starts, lost connections) decide which other work may run at
 /// the same time.
 // Exhaustive: a store that did not look for a new kind of row would leave those rows forever, so it must not compile.
-// SQL repeats these limits: postgres/inbox_sql.rs, sqlite/inbox_sql.rs, sqlite/operator.rs, and the indexes of
+// SQL repeats these limits: postgres/inbox_sql.rs, sqlite/inbox_sql.rs, sqlite/sql.rs, and the indexes of
 // migrations/*/0001_tables.sql. They must change together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowKind {

@@ -92,6 +92,18 @@ async fn what_is_left_out_while_a_destination_is_read_is_read_again() {
 }
 
 #[tokio::test]
+async fn what_was_left_out_of_a_destination_waits_for_no_backlog_of_another_one() {
+    let (now, mut circuits) = (Instant::now(), Circuits::default());
+    circuits.left_out_from(&["a".to_owned()], 1);
+    circuits.left_out_from(&["b".to_owned()], 1000);
+    for (second, (to, passed)) in (0..).zip([("a", 1), ("b", 1000), ("a", 101), ("b", 1100)]) {
+        assert_eq!(circuits.begin_read(later(now, second), false), Some((to.to_owned(), passed)));
+        assert!(circuits.probes(now, 1).is_empty());
+        circuits.end_read(to, true, Some(passed + 100));
+    }
+}
+
+#[tokio::test]
 async fn what_a_read_has_left_out_is_read_although_its_destination_has_answered_meanwhile() {
     let (mut circuits, now) = (Circuits::default(), Instant::now());
     circuits.fail("a", true, (now, now));

@@ -152,6 +152,25 @@ async fn keys_are_read_for_in_their_turn_and_together_if_nothing_is_in_front_of_
 }
 
 #[tokio::test]
+async fn a_key_that_a_read_has_not_reached_is_not_searched_for_in_the_backlog_in_front_of_it() {
+    let mut queue = Queue::new(1000);
+    add(&mut queue, 1..=300, "a");
+    add(&mut queue, 1001..=1300, "b");
+    advance(&mut queue, (1..=51).chain(1001..=1051));
+    let both = || [key("a"), key("b")].concat();
+    assert_eq!(keys(&mut queue), Some((vec!["a".to_owned(), "b".to_owned()], 102)));
+    advance(&mut queue, 1052..=1101);
+    queue.covered(&both(), Some(202));
+    add(&mut queue, 102..=201, "a");
+    queue.settle(&both());
+    assert_eq!(keys(&mut queue), Some((vec!["b".to_owned()], 1102)));
+    // That read has failed.
+    queue.covered(&key("b"), Some(1));
+    queue.settle(&key("b"));
+    assert_eq!(keys(&mut queue), Some((vec!["b".to_owned()], 1102)));
+}
+
+#[tokio::test]
 async fn headers_count_as_the_payload_does() {
     let mut queue = Queue::new(10);
     let message = Outgoing::new("orders", "").header("a", vec![b'x'; 100]);

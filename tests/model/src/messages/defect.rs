@@ -31,7 +31,7 @@ crate::defect::defects! {
     UnansweredFetchUnlocked: "the lock ends when the fetch has no answer, although the database is there" => Isolated,
     OutageEndsTheLockOfHandlers: "an outage ends the lock of work whose handler still runs" => InnocentsLive,
     WaitsForNothing: "a process goes on waiting for the lock when another one has fetched the row" => Progress,
-    FailedRefundForgotten: "a start that cannot be given back at once stays counted" => InnocentsLive,
+    LostStartNotRefunded: "a start whose lease was lost is not given back" => InnocentsLive,
     UnansweredRefundRepeated: "a start is given back again although it may have been given back" => KillersEnd,
     JudgedAtTheEndOfItsLease: "a row is judged as soon as its lease is over" => InnocentsLive,
     BreakChargesStart: "a lost connection does not give the start back" => InnocentsLive,

@@ -101,7 +101,7 @@ pub(crate) fn of(defect: Defect) -> Scenario {
         Defect::UnansweredFetchUnlocked => world(KILLER_COPIES, Left { losses: 1, ..NONE }),
         Defect::OutageEndsTheLockOfHandlers => world(KILLER_COPIES, Left { outages: 1, ..NONE }),
         Defect::WaitsForNothing => world(KILLERS, NONE),
-        Defect::FailedRefundForgotten => world(STORED, Left { kills: 3, pauses: 1, ..NONE }),
+        Defect::LostStartNotRefunded => world(STORED, Left { kills: 3, pauses: 1, ..NONE }),
         Defect::UnansweredRefundRepeated => world(KILLS, Left { pauses: 1, losses: 1, ..NONE }),
         Defect::JudgedAtTheEndOfItsLease => world(STORED, Left { kills: 3, pauses: 1, ..NONE }),
         Defect::BreakChargesStart => world(STORED, Left { kills: 2, losses: 2, ..NONE }),
