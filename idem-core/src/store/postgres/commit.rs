@@ -14,7 +14,7 @@ use super::writes::unscheduled;
 const ENDED: &str = "idem: the handler ended the transaction";
 
 /// The text of the error if a handler left changed settings for the other handlers of its transaction.
-const CHANGED: &str = "idem: a handler changed the role or a setting, or left a temporary table, which would affect \
+pub(super) const CHANGED: &str = "idem: a handler changed the role or a setting, or left a temporary table, which would affect \
                                   later handlers of the batch";
 
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
