@@ -1,5 +1,7 @@
 //! Guard and COMMIT. The guard checks whether the transaction is still the one that made the claim.
 
+use sqlx::Connection as _;
+
 use crate::store::{CommitResult, RollbackResult, StoreError, UNBEGUN};
 
 use super::Postgres;
@@ -17,6 +19,10 @@ const ENDED: &str = "idem: the handler ended the transaction";
 pub(super) const CHANGED: &str = "idem: a handler changed the role or a setting, or left a temporary table, which would affect \
                                   later handlers of the batch";
 
+/// The size of a string, in bytes, above which the connection frees its buffer behind it. sqlx would keep that for the connection's
+/// life, and each connection has one.
+const LARGE: usize = 1024 * 1024;
+
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
     if !txn.connection.sound {
@@ -33,7 +39,11 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
     let writes = std::mem::take(&mut txn.writes);
     let inserts = writes.statements(store, txn.connection.ready.session.writes, txn.lock_wait, txn.batch);
     let (text, needed) = question(&txn, &inserts);
+    let is_large = text.len() > LARGE;
     let Answer { finished, rows, failure } = txn.connection.run(text).await;
+    if is_large {
+        txn.connection.ready.conn.shrink_buffers();
+    }
     let failure = match failure {
         // This answers a COPY of the handler. The answer to these statements is still to come, and may be a refusal.
         None if finished < needed => return CommitResult::Unknown(StoreError::ConnectionLost(UNREAD.into())),
