@@ -10,7 +10,7 @@ use super::connection::{Answer, UNREAD};
 use super::local_sql::RACED;
 use super::rollback::rollback;
 use super::txn::{Txn, not_answered};
-use super::writes::unscheduled;
+use super::writes::{TOO_MUCH, unscheduled};
 
 /// The text that distinguishes the guard's own error from a handler's.
 const ENDED: &str = "idem: the handler ended the transaction";
@@ -37,6 +37,9 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
         return undo(txn, 0, CommitResult::Refused(UNBEGUN.into())).await;
     }
     let writes = std::mem::take(&mut txn.writes);
+    if writes.are_too_large() {
+        return undo(txn, 0, CommitResult::Refused(TOO_MUCH.into())).await;
+    }
     let inserts = writes.statements(store, txn.connection.ready.session.writes, txn.lock_wait, txn.batch);
     let (text, needed) = question(&txn, &inserts);
     let is_large = text.len() > LARGE;
