@@ -6,7 +6,7 @@ use idem_core::store::{ClaimState, CommitResult, Fate, InboxRows, RowKind, Trans
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::sessions::{narrow, state};
-use crate::world::{DEADLINE, World, handler_connection, raw, world};
+use crate::world::{DEADLINE, World, backend, handler_connection, raw, world};
 
 /// Begins and makes three claims at once, as a batch does.
 async fn batch(world: &World, name: &str) -> idem_core::store::postgres::Txn {
@@ -144,6 +144,17 @@ async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
     let txn = first_of_two(&world, "tenant", "SET LOCAL app.tenant = 'acme'").await;
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done), "as the documentation says");
     assert_eq!(world.claims().await, 9 + 2);
+}
+
+/// It is halved until each message is alone, and logins are dear.
+#[tokio::test]
+async fn a_batch_that_is_refused_for_its_settings_closes_no_session() {
+    let Some(world) = narrow().await else { return };
+    let mut txn = first_of_two(&world, "path", "SET search_path TO nowhere").await;
+    let session = backend(handler_connection(&mut txn)).await;
+    let answer = world.store.commit(txn).await;
+    assert!(matches!(answer, CommitResult::Refused(_)), "{answer:?}");
+    assert_eq!(backend(handler_connection(&mut world.claimed("next").await)).await, session);
 }
 
 #[tokio::test]

@@ -55,6 +55,26 @@ async fn a_role_or_a_mode_that_cannot_write_is_a_failure_of_the_handler() {
     assert_eq!((world.number(STAGED).await, world.claims().await), (0, 0));
 }
 
+/// The server would not answer in time, or refuse to parse it, and each try would look like a lost connection or an outage.
+#[tokio::test]
+async fn more_than_a_commit_can_take_is_a_failure_of_the_handler() {
+    let Some(mut world) = world().await else { return };
+    let half = || StagedMessage::new(Uuid::new_v4(), Outgoing::new("orders", vec![0_u8; 64 * 1024 * 1024 + 1]));
+    let outbox = world.store.register_outbox("billing").await.unwrap();
+    let mut txn = world.claimed("a").await;
+    world.store.stage(&mut txn, outbox, vec![half(), half()], Vec::new());
+    let done = world.store.commit(txn).await;
+    let CommitResult::Refused(why) = done else { panic!("{done:?}") };
+    assert!(why.to_string().contains("stage less"), "{why}");
+    // As behind any other end, a COMMIT of the handler is found.
+    let mut txn = world.claimed("b").await;
+    raw(&mut txn, "COMMIT").await;
+    world.store.stage(&mut txn, outbox, vec![half(), half()], Vec::new());
+    let done = world.store.commit(txn).await;
+    assert!(matches!(done, CommitResult::CommittedEarly(_)), "{done:?}");
+    assert_eq!((world.number(STAGED).await, world.claims().await), (0, 1));
+}
+
 #[tokio::test]
 async fn a_table_that_is_gone_is_no_failure_of_the_handler() {
     let Some(mut world) = world().await else { return };

@@ -132,6 +132,8 @@ async fn verify_only_makes_nothing_and_says_what_is_missing() {
 
     Sqlite::connect(&dir.url()).await.unwrap();
     verify().await.unwrap().ping().await.unwrap();
+    // To SQLite it is the same name.
+    Sqlite::options(dir.url()).prefix("Idem_").connect().await.unwrap();
 }
 
 #[tokio::test]

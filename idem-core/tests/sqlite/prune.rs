@@ -70,6 +70,24 @@ async fn one_prunes_at_a_time_and_a_pruner_that_died_is_forgotten() {
 }
 
 #[tokio::test]
+async fn a_walk_that_reads_nothing_forgets_nothing_of_the_last_round() {
+    let world = world().await;
+    old_claims(&world, 10).await;
+    world.sql("UPDATE idem_pruner SET size = 300000").await;
+    let refuse =
+        "CREATE TRIGGER refuse BEFORE DELETE ON idem_processed_messages BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    world.sql(refuse).await;
+    world.store.prune().await.unwrap_err();
+    assert_eq!(world.count("idem_pruner WHERE walked = 0 AND size = 300000 AND locked_until = 0").await, 1);
+
+    // All claims are kept forever.
+    world.sql("UPDATE idem_handlers SET retention = NULL").await;
+    world.store.prune().await.unwrap();
+    assert_eq!(world.count("idem_pruner WHERE walked = 0 AND size = 300000").await, 1);
+    assert_eq!(world.count("idem_processed_messages").await, 10);
+}
+
+#[tokio::test]
 async fn claims_get_in_between_the_chunks() {
     let world = world().await;
     old_claims(&world, 20_000).await;

@@ -1,5 +1,7 @@
 //! Guard and COMMIT. The guard checks whether the transaction is still the one that made the claim.
 
+use sqlx::Connection as _;
+
 use crate::store::{CommitResult, Fate, StoreError, UNBEGUN, tell_of_conflicts};
 
 use super::Postgres;
@@ -8,14 +10,18 @@ use super::connection::{Answer, UNREAD};
 use super::local_sql::RACED;
 use super::rollback::rollback;
 use super::txn::{Txn, not_answered};
-use super::writes::conflicts;
+use super::writes::{TOO_MUCH, conflicts};
 
 /// The text that distinguishes the guard's own error from a handler's.
 const ENDED: &str = "idem: the handler ended the transaction";
 
 /// The text of the error if a handler left changed settings for the other handlers of its transaction.
-const CHANGED: &str = "idem: a handler changed the role or a setting, or left a temporary table, which would affect \
+pub(super) const CHANGED: &str = "idem: a handler changed the role or a setting, or left a temporary table, which would affect \
                                   later handlers of the batch";
+
+/// The size of a string, in bytes, above which the connection frees its buffer behind it. sqlx would keep that for the connection's
+/// life, and each connection has one.
+const LARGE: usize = 1024 * 1024;
 
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
@@ -31,9 +37,16 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
         return undo(txn, 0, CommitResult::Refused(UNBEGUN.into())).await;
     }
     let writes = std::mem::take(&mut txn.writes);
+    if writes.are_too_large() {
+        return undo(txn, 0, CommitResult::Refused(TOO_MUCH.into())).await;
+    }
     let inserts = writes.statements(store, txn.connection.ready.session.writes, txn.lock_wait, txn.batch);
     let (text, needed) = question(&txn, &inserts);
+    let is_large = text.len() > LARGE;
     let Answer { finished, rows, failure } = txn.connection.run(text).await;
+    if is_large {
+        txn.connection.ready.conn.shrink_buffers();
+    }
     let failure = match failure {
         // This answers a COPY of the handler. The answer to these statements is still to come, and may be a refusal.
         None if finished < needed => return CommitResult::Unknown(StoreError::ConnectionLost(UNREAD.into())),

@@ -63,9 +63,11 @@ impl Connection {
         self.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text.into()))).await
     }
 
-    /// As [`text`](Self::text), and returns how many statements of the string finished before one failed.
+    /// As [`text`](Self::text), and returns how many statements of the string finished before one failed. It has one more second for
+    /// each 4 MiB.
     pub(super) async fn run(&mut self, text: String) -> Answer {
-        self.send(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await
+        let limit = OWN + Duration::from_secs(text.len() as u64 / (4 * 1024 * 1024));
+        self.send(limit, sqlx::raw_sql(AssertSqlSafe(text))).await
     }
 
     async fn send<'q>(&mut self, limit: Duration, query: impl Execute<'q, Pg> + 'q) -> Answer {

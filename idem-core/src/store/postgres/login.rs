@@ -39,7 +39,8 @@ pub(super) fn parse(url: &str) -> Result<PgConnectOptions, Error> {
     if rest.contains('@') && !authority.contains('@') {
         return Err(wrong("the URL has an `@` after the host: percent-encode the password (`/` is %2F)".into()));
     }
-    PgConnectOptions::from_str(url).map_err(|error| wrong(error.into()))
+    // The text of idem's statements has keys and payloads, and sqlx logs each text whose answer takes a second, as a warning.
+    PgConnectOptions::from_str(url).map(ConnectOptions::disable_statement_logging).map_err(|error| wrong(error.into()))
 }
 
 /// A callback of the user.

@@ -82,6 +82,9 @@ impl PostgresOptions {
     /// tried again like any lost connection, while the connections that are open go on. Its error is shown and logged,
     /// so it must hold no secret. The options that the callback returns are neither shown nor logged.
     ///
+    /// sqlx logs no statements of these connections, since the text of idem's has keys and payloads. The callback may return
+    /// options that log them, as in development.
+    ///
     /// It may return other startup settings, such as `options.options([("app.tenant", "acme")])` or
     /// `options.options([("role", "billing")])` for roles that a vault creates for an hour. They are the initial
     /// settings of the session, to which a handler's changes are reset before the next message. (A pooler accepts none.)

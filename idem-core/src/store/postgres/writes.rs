@@ -24,6 +24,14 @@ const LEAST_WAIT: u64 = 100;
 /// COMMIT, which may stand in the same string, must be answered within `OWN`.
 const WAIT_IN_ALL: u64 = 5000;
 
+/// How many bytes of payloads one transaction may write. The string has twice as many, and the server holds it several times; it
+/// parses no value of 256 MiB.
+const MOST: usize = 128 * 1024 * 1024;
+
+/// Why a transaction that would write more is refused.
+pub(super) const TOO_MUCH: &str = "more than 128 MiB were staged in one transaction: stage less, or store it elsewhere and stage \
+                                   where it is";
+
 /// What COMMIT writes, in the string of its guard. It allocates nothing while it is empty.
 #[derive(Default)]
 pub(super) struct Writes {
@@ -39,6 +47,12 @@ pub(super) struct Staged {
 }
 
 impl Writes {
+    pub(super) fn are_too_large(&self) -> bool {
+        let local = self.local.iter().map(|message| message.delivery.payload().len());
+        let staged = self.staged.iter().flat_map(|staged| &staged.messages).map(|message| message.payload().len());
+        local.chain(staged).sum::<usize>() > MOST
+    }
+
     /// Returns the statements of all of it. They call prepared ones if the session has these; a pooler's has none. Claims come
     /// first, as they may wait for another transaction: `own` and `batch` are those of `claim_wait`.
     pub(super) fn statements(&self, store: &Postgres, prepared: bool, own: u64, batch: bool) -> Vec<String> {

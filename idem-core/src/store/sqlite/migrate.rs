@@ -58,7 +58,7 @@ pub(super) async fn run(
         Some(answer::ERROR) => tables::lacks(&place, CURE, &format!("the table `{table}` or a column of it ({error})")),
         _ => failed(error),
     };
-    let there = sqlx::query_scalar::<_, bool>("SELECT count(*) > 0 FROM sqlite_schema WHERE name = ?1");
+    let there = sqlx::query_scalar::<_, bool>("SELECT count(*) > 0 FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE");
     let mut applied = Vec::new();
     if there.bind(format!("{named}migrations")).fetch_one(&mut *txn).await.map_err(failed)? {
         let asked = sqlx::query_as(prefix.sql(r#"SELECT version, name, supports FROM "idem_migrations""#));

@@ -43,10 +43,10 @@ pub(super) const PRUNED_THROUGH: &str = r#"
 UPDATE "idem_handlers" SET pruned_through = max(coalesce(pruned_through, 0), ?2) WHERE id = ?1"#;
 
 /// Records the claim behind which the walk continues, an empty key at the end of a round, and that it has read ?3 more; and gives
-/// the turn back.
+/// the turn back. A call that has read nothing at the begin of a round has not ended one.
 pub(super) const RECORD: &str = r#"
 UPDATE "idem_pruner" SET locked_until = 0, handler_id = ?1, key = ?2,
-    walked = iif(?2 = x'', 0, walked + ?3), size = iif(?2 = x'', walked + ?3, max(size, walked + ?3))"#;
+    walked = iif(?2 = x'', 0, walked + ?3), size = iif(?2 = x'' AND ?3 > 0, walked + ?3, max(size, walked + ?3))"#;
 
 /// A claim: its handler and its key.
 type Claim = (i64, Vec<u8>);
@@ -62,7 +62,8 @@ pub(super) async fn prune(store: &Sqlite) -> Answer<u64> {
         return Ok(0);
     };
     let now = now - millis(store.clock.ahead(asked, duration(now)));
-    let share = SMALL.max(size.saturating_mul(ROUND) / retention.unwrap_or(i64::MAX).max(1));
+    // Nothing, if all claims are kept forever.
+    let share = retention.map_or(0, |retention| SMALL.max(size.saturating_mul(ROUND) / retention.max(1)));
     let (mut last, mut walked) = ((handler, key), 0);
     let claims = walk(store, now, share, &mut last, &mut walked).await;
     // Also if a step has failed: the next call goes on from there.
