@@ -1,21 +1,20 @@
 //! The processing of one delivery from decode to settle.
 //!
-//! `worker/receive` puts each delivery into one of three queues. A lane, or the task that stores (`worker/lane`), takes from one
-//! of them and calls `deliver_some` (`batch`). That function runs or stores several deliveries as a batch, and passes a single one
-//! to [`Pipeline::deliver`]. The steps that follow:
+//! `worker/receive` puts each delivery into one of three queues. A lane, or the task that stores (`lane`), takes from one of them.
+//! It runs or stores several deliveries as a batch, and passes a single one to [`Pipeline::deliver`]. The steps that follow:
 //!
 //! | step | module |
 //! |---|---|
 //! | decode, key | `runtime/decode` |
 //! | lock the key in this process | `carried.keys.take`: `runtime/key_queue` |
-//! | claim, unless the handler is natural | `run/open`, by the rules of `take_over/classify` |
+//! | claim, unless the handler is natural | `run/transaction`, by the rules of `take_over` |
 //! | handle, guard, commit | `run` |
-//! | failures | `run/blame` decides; `take_over/store` writes |
+//! | failures | `run/end` decides; `take_over/store` writes |
 //! | settle | `runtime/settle` |
 //!
-//! A delivery that cannot run now leaves this path: it is parked (`park`), and then starts over. Several deliveries are in `batch`.
+//! A delivery that cannot run now leaves this path: it is parked (`park`), and then starts over.
 
-mod batch;
+pub(crate) mod lane;
 
 use std::pin::pin;
 use std::time::Duration;

@@ -1,23 +1,47 @@
 //! Ends transactions: by COMMIT, or by ROLLBACK. Finds out how one has ended that was cut off: by the handler timeout, by a lost
-//! connection, or by the end of the worker.
+//! connection, or by the end of the worker. Decides what follows: for a message that ran alone, and for a slice of several.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::caught::dropped;
+use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Wait};
 use crate::store::{CommitResult, ErrorClass, Fate, StoreError, Ticket};
-use crate::{BoxError, Store};
+use crate::{BoxError, DeliveryOrder, Reason, RetryPolicy, Store};
 
-use super::Failure;
 use super::local::in_claim_order;
 use super::stage::Staged;
+use super::transaction::Round;
+use super::{Failure, Indices};
 
 /// How long a draining worker waits for a transaction that was cut off and still runs.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The maximum delay between two queries for a transaction that still runs.
 const LONGEST: Duration = Duration::from_millis(500);
+
+/// How often a transaction that lost against a concurrent one is retried before that counts as a failure.
+const IN_PLACE: u32 = 5;
+
+impl Ended {
+    /// Decides what follows from the run of a message that has failed `attempts` times before, and lost `rounds` races
+    /// since: a failure says what becomes of its message. Returns `None` if it runs again at once, in a new transaction.
+    fn conclude(self, attempts: u32, rounds: u32, retry: &RetryPolicy) -> Option<Self> {
+        Some(match self {
+            Self::Again(Some(error)) if rounds < IN_PLACE => {
+                // The text of the error is user code, and may panic, as its drop may.
+                let Failure { error, .. } = Failure::returned(error);
+                tracing::debug!(error, "lost against a concurrent transaction; tried again");
+                return None;
+            }
+            Self::Again(Some(error)) => Self::Failed(Failure::returned(error).counted(attempts, retry)),
+            Self::Failed(failure) => Self::Failed(failure.counted(attempts, retry)),
+            ended => ended,
+        })
+    }
+}
 
 impl<S: Store> Pipeline<S> {
     /// Guard and commit, with the messages that the handlers have staged. The guard is part of the store's commit: it
@@ -149,6 +173,75 @@ impl<S: Store> Pipeline<S> {
             () = grace => None,
         }
     }
+
+    /// Does [`Ended::conclude`] with the handler's retry policy, and reports a lost connection.
+    ///
+    /// With an order, a delay that the handler asks for is at most the longest one of the policy. Until the delay
+    /// elapses, later messages of the ordering key are not stored, and the broker may delete those that it has not
+    /// delivered.
+    pub(crate) fn conclude(&self, route: &Route<S>, mut ran: Ended, attempts: u32, rounds: u32) -> Option<Ended> {
+        let retry = &route.retry;
+        match &mut ran {
+            Ended::Broke(fault) => self.outage.report(fault),
+            Ended::Failed(failure) if self.settings.order != DeliveryOrder::None => {
+                failure.next = failure.next.map(|delay| delay.min(retry.longest()));
+            }
+            _ => {}
+        }
+        ran.conclude(attempts, rounds, retry)
+    }
+
+    /// Finds the messages of a slice that have failed, without charging them: they leave the slice, and run alone. If there are
+    /// none, it is not known which have failed, and halving finds them.
+    ///
+    /// # Errors
+    /// How the run of the whole slice has ended.
+    pub(super) fn blame(&self, round: Round) -> Result<Indices, Ended> {
+        let Round { ended, indices, returned, was_open, .. } = round;
+        // If a known call is at fault, and it ran one message, it is that message's.
+        let blamed = |indices: Indices, is_known| if is_known && indices.len() == 1 { indices } else { Indices::new() };
+        Ok(match ended {
+            // They cannot be in a slice, or not now.
+            Ended::Again(None) | Ended::Park(Wait::Codec) => indices,
+            Ended::Again(Some(error)) if self.store.classify_error(None, error.as_ref()) == ErrorClass::Deadlock => {
+                dropped("the error of a handler", error);
+                self.throttle.shrink();
+                Indices::new()
+            }
+            // Any other race, or a time limit at the commit: one message may cause it each time (a deferred trigger, a
+            // limit that a handler left behind), which says nothing about other batches. The message is retried when it
+            // runs alone.
+            Ended::Again(Some(error)) => {
+                dropped("the error of a handler", error);
+                blamed(indices, !returned)
+            }
+            // Another transaction holds the claim of a local message, for as long as its handler runs; or it is another batch,
+            // which waits for a claim of this one: the claims of local messages come behind those of the batch, and are not
+            // sorted with them. They wait for less time than the database takes to find a deadlock.
+            Ended::Park(Wait::Claim) => {
+                self.throttle.narrow();
+                Indices::new()
+            }
+            Ended::Failed(failure) if failure.next == Err(Reason::RolledBack) => blamed(indices, was_open),
+            // The database refuses a COMMIT where a message has a claim. All others may run again, and the message that is to
+            // blame is found out when it runs alone.
+            Ended::Failed(Failure { left_by: Some(ticket), .. }) => {
+                tracing::error!(
+                    transaction = ticket.number,
+                    "a handler ran COMMIT in a batch, and the database has not refused it: messages without a claim run again; all \
+                     others count as processed although their handlers may not have run, which happens only if the trigger \
+                     `refuse_commit` is disabled, or the handler has replaced SQLite's commit hook"
+                );
+                Indices::new()
+            }
+            Ended::Failed(_) => blamed(indices, !returned),
+            Ended::Broke(fault) => {
+                self.outage.report(&fault);
+                return Err(Ended::Broke(fault));
+            }
+            Ended::Done(_) | Ended::Park(_) | Ended::Lost | Ended::Stopped => return Err(ended),
+        })
+    }
 }
 
 /// Returns the result of a run by how its transaction has ended: `ran`, unless the handler itself had ended it.
@@ -160,5 +253,74 @@ fn ended(fate: Fate, ticket: Ticket, ran: Ended) -> Ended {
         Fate::Unbegun => ran.unbegun(),
         // It has ended.
         Fate::RolledBack | Fate::Running => ran,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Outcome;
+
+    /// Formats the conclusion of a run, for comparison.
+    fn concluded(ran: Ended, attempts: u32, rounds: u32) -> String {
+        let retry = RetryPolicy::new().max_attempts(3);
+        match ran.conclude(attempts, rounds, &retry) {
+            None => "retry".to_owned(),
+            Some(Ended::Done(outcome)) => outcome.as_str().to_owned(),
+            Some(Ended::Failed(Failure { attempts, next: Ok(_), .. })) => format!("scheduled after {attempts}"),
+            Some(Ended::Failed(Failure { attempts, next: Err(reason), .. })) => {
+                format!("dead after {attempts}: {reason:?}")
+            }
+            Some(Ended::Again(_)) => "not decided".to_owned(),
+            Some(Ended::Park(Wait::Claim)) => "busy".to_owned(),
+            Some(Ended::Park(_)) => "put off".to_owned(),
+            Some(Ended::Broke(_)) => "broke".to_owned(),
+            Some(Ended::Lost) => "lost".to_owned(),
+            Some(Ended::Stopped) => "stopped".to_owned(),
+        }
+    }
+
+    fn failed(given_up: Option<Reason>) -> Ended {
+        Ended::Failed(Failure::new(given_up.map_or(Ok(Duration::ZERO), Err), "failed"))
+    }
+
+    #[test]
+    fn an_advised_delay_is_the_least_delay_and_costs_an_attempt() {
+        let retry = RetryPolicy::new().max_attempts(2).min_delay(Duration::from_secs(60)).factor(1.0);
+        let next = |attempts, not_before| {
+            let ran = Ended::Failed(Failure::new(Ok(not_before), "failed"));
+            match ran.conclude(attempts, 0, &retry) {
+                Some(Ended::Failed(failure)) => failure.next,
+                _ => panic!("not charged"),
+            }
+        };
+        let hour = Duration::from_secs(3600);
+        assert_eq!(next(0, hour), Ok(hour));
+        assert!(next(0, Duration::from_secs(1)).unwrap() >= Duration::from_secs(60), "the policy has the longer delay");
+        assert_eq!(next(1, hour), Err(Reason::Exhausted));
+    }
+
+    #[test]
+    fn a_run_has_the_same_conclusion_wherever_it_ran() {
+        let lost_race = || Ended::Again(Some("serialization failure".into()));
+        let table = [
+            (Ended::Done(Outcome::Processed), 0, 0, "processed"),
+            (failed(None), 0, 0, "scheduled after 1"),
+            (failed(None), 1, IN_PLACE, "scheduled after 2"),
+            (failed(None), 2, 0, "dead after 3: Exhausted"),
+            (failed(Some(Reason::Permanent)), 0, 0, "dead after 1: Permanent"),
+            (lost_race(), 0, 0, "retry"),
+            (lost_race(), 2, IN_PLACE - 1, "retry"),
+            (lost_race(), 0, IN_PLACE, "scheduled after 1"),
+            (lost_race(), 2, IN_PLACE, "dead after 3: Exhausted"),
+            (Ended::Park(Wait::Claim), 2, IN_PLACE, "busy"),
+            (Ended::Failed(Failure::committed(Box::default())), 1, 0, "dead after 2: Committed"),
+            (Ended::Broke(StoreError::LockTimeout), 2, 0, "broke"),
+            (Ended::Park(Wait::Free), 2, 0, "put off"),
+            (Ended::Stopped, 2, 0, "stopped"),
+        ];
+        for (ran, attempts, rounds, expected) in table {
+            assert_eq!(concluded(ran, attempts, rounds), expected);
+        }
     }
 }

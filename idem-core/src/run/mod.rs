@@ -5,48 +5,74 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | this one | divides works into slices that run together |
-//! | `work` | a message that can run |
-//! | `transaction` | one transaction of a slice: open, call, commit |
-//! | `open` | begins it, with the claims of deliveries or the starts of rows |
-//! | `calls`, `handle` | which handlers are called, and a call, within the handler timeout |
+//! | this one | messages that can run, and their division into slices that run together |
+//! | `transaction` | one transaction of a slice: claims or starts, the calls of handlers within their timeouts, commit |
 //! | `stage`, `local` | the messages that a handler has staged, and those of them that are for other handlers |
-//! | `end` | ends it, and finds out how one has ended that was cut off |
+//! | `end` | ends a transaction, and decides what follows: for one message, and for a slice |
 //! | `failure` | what has failed, and what becomes of its message |
-//! | `blame` | what follows from its end: for one message, and for a slice |
 
-mod blame;
-mod calls;
 mod end;
 mod failure;
-mod handle;
 mod local;
-mod open;
 mod stage;
 mod transaction;
-mod work;
 
 use std::slice;
+use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
-use crate::Store;
 use crate::caught::dropped;
+use crate::registry::Job;
+use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Running, Wait};
-use crate::store::{Row, StoreError};
+use crate::store::{Identity, Row, StoreError};
 use crate::take_over::Taken;
+use crate::{Delivery, Store};
 
 use transaction::Round;
 
 pub(crate) use failure::Failure;
-pub(crate) use work::Work;
 
 /// Indices of works in their slice.
 type Indices = SmallVec<[usize; 1]>;
 
 /// What works are by their claims or their rows.
 type Found = SmallVec<[Taken; 1]>;
+
+/// A message that can run: its handler and its key are known. All that run together are deliveries, or all are rows.
+pub(crate) struct Work<'a, S: Store> {
+    /// Its index among the deliveries or rows that its caller has collected, in the order of their arrival.
+    pub(crate) at: usize,
+    pub(crate) delivery: &'a Delivery,
+    /// Its row, if it runs from the inbox. It has a claim already; a delivery is claimed by its run.
+    pub(crate) row: Option<&'a Row>,
+    pub(crate) route: &'a Route<S>,
+    pub(crate) identity: Identity,
+    /// `None` before it is decoded, and once a transaction has taken it.
+    pub(crate) job: Option<Box<dyn Job<S>>>,
+    /// For how long a row had been due when it was taken. `None` for a delivery, and once a run by itself has measured the rest.
+    pub(crate) waited: Option<Duration>,
+}
+
+impl<'a, S: Store> Work<'a, S> {
+    /// A delivery that was decoded.
+    pub(crate) fn new(route: &'a Route<S>, identity: Identity, delivery: &'a Delivery, job: Box<dyn Job<S>>) -> Self {
+        Self { at: 0, delivery, row: None, route, identity, job: Some(job), waited: None }
+    }
+
+    /// A row that was taken from the inbox, and is not decoded yet.
+    pub(crate) fn of_row(route: &'a Route<S>, row: &'a Row) -> Self {
+        let identity = row.identity.clone();
+        Self { at: 0, delivery: &row.delivery, row: Some(row), route, identity, job: None, waited: row.waited }
+    }
+
+    /// Returns the message.
+    fn message(&self) -> (&Identity, &'a Delivery) {
+        (&self.identity, self.delivery)
+    }
+}
 
 impl<S: Store> Pipeline<S> {
     /// Runs one work, again if it has lost a race, and returns what became of it. It is charged for its failure. Nothing but the

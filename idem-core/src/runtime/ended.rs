@@ -17,7 +17,7 @@ pub(crate) enum Ended {
     /// The run has failed, and was rolled back, unless the handler had run COMMIT. `attempt` (`process/mod.rs`) records it for a
     /// delivery, and `record` (`inbox/record.rs`) for a row. Also of a message that can never be decoded.
     Failed(Failure),
-    /// Rolled back, and nobody is charged. With the error of a lost race, `conclude` (`run/blame.rs`) runs the message again at
+    /// Rolled back, and nobody is charged. With the error of a lost race, `conclude` (`run/end.rs`) runs the message again at
     /// once, or counts a failure. Without one, it has to run alone, because others run without it.
     Again(Option<BoxError>),
     /// It cannot run, or be recorded, now. No attempt is charged. A delivery is parked by the reason; a row is given back, or

@@ -6,14 +6,12 @@
 //! | `run` | the lifecycle: start, run, drain; the tasks of a running worker |
 //! | `start`, `fitness`, `register` | the checks at the start, and the registration of the handlers |
 //! | `receive` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
-//! | `lane` | the tasks that process deliveries, and the one that stores them |
 //! | `housekeeping` | prunes claims, reads gauges, records that the worker is alive; the lag of the source |
 //! | `workers`, `shutdown` | several workers in one process; the signals that ask a process to end |
 
 mod builder;
 mod fitness;
 mod housekeeping;
-mod lane;
 mod options;
 mod receive;
 mod register;

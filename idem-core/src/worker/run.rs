@@ -11,13 +11,14 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::park::{self, Arrival, Arrivals};
+use crate::process::lane;
 use crate::runtime::Pipeline;
 use crate::store::ConnectionShare;
 use crate::{Acker, Error, Source, Store, SubscribeOptions};
 
 use super::builder::Parts;
 use super::start::start;
-use super::{housekeeping, lane, receive};
+use super::{housekeeping, receive};
 
 /// How long cancelled work may take to end after the shutdown timeout.
 const LAST_WORDS: Duration = Duration::from_secs(5);
