@@ -56,7 +56,7 @@ async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_k
     sink.wait_for(|sink| sink.published().len() == 1).await;
     let mut late = first.begin().await.unwrap();
     outbox.stage(&mut late, [message("late")]).await.unwrap();
-    // The floors advance beyond its id.
+    // The low-water marks advance beyond its id.
     let began = Instant::now();
     let mut others = 0;
     while began.elapsed() < Duration::from_secs(7) {
@@ -149,7 +149,7 @@ async fn a_late_transaction_of_many_messages_is_not_jumped_over() {
     stage(&outbox, &mut own, [message("before".to_owned())]).await;
     sink.wait_for(|sink| sink.published().len() == 1).await;
     late.commit().await.unwrap();
-    // The floors advance, while most of it is not read yet.
+    // The low-water marks advance, while most of it is not read yet.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(sink.published().len() < 450, "the broker is too quick for this test");
     stage(&outbox, &mut own, [message("later".to_owned())]).await;
@@ -179,7 +179,7 @@ async fn a_failure_lets_nothing_jump_over_a_late_transaction_of_many_messages() 
     outbox.stage(&mut late, (0..150).map(|n| message(format!("{n:03}"), "k"))).await.unwrap();
     stage(&outbox, &mut own, [message("before".to_owned(), "k")]).await;
     sink.wait_for(|sink| sink.calls() == 1).await;
-    // The floors advance beyond their ids.
+    // The low-water marks advance beyond their ids.
     let (began, mut others) = (Instant::now(), 0);
     while began.elapsed() < Duration::from_secs(5) {
         stage(&outbox, &mut own, [message("other".to_owned(), "l")]).await;
@@ -237,7 +237,7 @@ async fn dead_index_entries_are_not_read_again_and_again() {
             }
         });
     }
-    // Floors follow what is published.
+    // Low-water marks follow what is published.
     for n in 0..40 {
         stage(&outbox, &mut own, (0..64).map(|key| Outgoing::new("orders", format!("{n} {key}")).key(key))).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -287,7 +287,8 @@ async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
     assert_eq!(StoreOutbox::new(&store, "billing").stats(100).await.unwrap().dead, 1);
 }
 
-/// A backup is restored beneath a relay: ids go back, and numbers of transactions go on. Messages that are staged then leave in their order.
+/// A backup is restored beneath a relay: ids go back, and numbers of transactions go on. Messages that are staged then leave in
+/// their order.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_order_of_a_key_holds_behind_a_restore() {
     let Some((world, store, mut own)) = scene().await else { return };
@@ -296,7 +297,7 @@ async fn the_order_of_a_key_holds_behind_a_restore() {
     for n in 0..5 {
         stage(&outbox, &mut own, (0..44).map(|_| Outgoing::new("orders", "before").key("before"))).await;
         sink.wait_for(|sink| sink.published().len() == 44 * (n + 1)).await;
-        // The floor follows.
+        // The low-water mark follows.
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     let table = world.own("outbox_messages");

@@ -76,7 +76,7 @@ pub use outcome::{Observed, Outcome, Reason};
 pub use properties::Properties;
 pub use relay::Relay;
 pub use retry::RetryPolicy;
-pub use runtime::{Health, SuspectLock};
+pub use runtime::{Health, IsolationLock};
 pub use source::{ReplayWindow, Source, SubscribeOptions};
 #[cfg(feature = "postgres")]
 pub use store::postgres::Postgres;

@@ -50,7 +50,7 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     fn facts(&self) -> &Facts;
 
     /// Returns the fingerprint, which tells a copy from another message.
-    fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit>;
+    fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Undeliverable>;
 
     /// Joins many jobs into one, for a batch handler. `None` if it takes one message at a time.
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>>;
@@ -73,25 +73,25 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
 #[derive(Debug)]
 pub(crate) enum NoJob {
     /// There can never be one.
-    Unfit(Unfit),
+    Undeliverable(Undeliverable),
     /// The codec has to prepare first.
     Unprepared,
 }
 
-impl From<Unfit> for NoJob {
-    fn from(unfit: Unfit) -> Self {
-        Self::Unfit(unfit)
+impl From<Undeliverable> for NoJob {
+    fn from(undeliverable: Undeliverable) -> Self {
+        Self::Undeliverable(undeliverable)
     }
 }
 
 /// A delivery that can never be passed to a handler.
 #[derive(Debug)]
-pub(crate) struct Unfit {
+pub(crate) struct Undeliverable {
     pub(crate) reason: Reason,
     pub(crate) error: String,
 }
 
-impl Unfit {
+impl Undeliverable {
     pub(crate) fn new(reason: Reason, error: impl std::fmt::Display) -> Self {
         Self { reason, error: crate::error::clean(&error.to_string()) }
     }
@@ -168,7 +168,7 @@ where
         }))
     }
 
-    fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit> {
+    fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Undeliverable> {
         caught(Reason::NoKey, "the fingerprint", || Ok(H::fingerprint(delivery).by(H::RECIPE)))
     }
 
@@ -189,14 +189,14 @@ where
         match Self::key(&self.message(delivery)?, delivery)? {
             Ok(key) => Ok(Some(key)),
             Err(KeyError::Missing { .. }) => Ok(None),
-            Err(error) => Err(Unfit::new(Reason::NoKey, error).into()),
+            Err(error) => Err(Undeliverable::new(Reason::NoKey, error).into()),
         }
     }
 
     fn decode(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob> {
         let message = self.message(delivery)?;
         if key.as_bytes().is_empty() {
-            *key = Self::key(&message, delivery)?.map_err(|error| Unfit::new(Reason::NoKey, error))?;
+            *key = Self::key(&message, delivery)?.map_err(|error| Undeliverable::new(Reason::NoKey, error))?;
         }
         // A failure or a panic of an extractor counts as an attempt of the message.
         let from = Extraction::new(delivery, key, &*self.state);
@@ -212,7 +212,7 @@ impl<H: Handler, St, C: Codec<H::Message>> Bound<H, St, C> {
             self.decode(delivery).map_err(|error| match error {
                 DecodeError::Unprepared => NoJob::Unprepared,
                 DecodeError::Undecodable(error) => {
-                    Unfit::new(Reason::Undecodable, crate::error::text(error.as_ref())).into()
+                    Undeliverable::new(Reason::Undecodable, crate::error::text(error.as_ref())).into()
                 }
             })
         })
@@ -232,7 +232,7 @@ impl<H: Handler, St, C: Codec<H::Message>> Bound<H, St, C> {
     }
 
     /// Returns the key of a message, which is not empty.
-    fn key(message: &H::Message, delivery: &Delivery) -> Result<Result<Key, KeyError>, Unfit> {
+    fn key(message: &H::Message, delivery: &Delivery) -> Result<Result<Key, KeyError>, Undeliverable> {
         let filled = |key: Key| if key.as_bytes().is_empty() { Err(KeyError::Empty) } else { Ok(key) };
         caught(Reason::NoKey, "the key", || Ok(H::key(message, delivery).and_then(filled)))
     }
@@ -264,9 +264,9 @@ impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Ready<H> {
     }
 }
 
-/// A panic in user code must affect only its message, not the worker task: the message is unfit for this reason.
-fn caught<T, E: From<Unfit>>(reason: Reason, what: &str, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+/// A panic in user code must affect only its message, not the worker task: the message is undeliverable for this reason.
+fn caught<T, E: From<Undeliverable>>(reason: Reason, what: &str, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        Err(Unfit::new(reason, format!("{what} panicked: {}", panic_text(panic.as_ref()))).into())
+        Err(Undeliverable::new(reason, format!("{what} panicked: {}", panic_text(panic.as_ref()))).into())
     })
 }

@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::external::CallLimits;
-use crate::registry::{Registered, Unfit};
+use crate::registry::{Registered, Undeliverable};
 use crate::store::{Caller, HandlerId, Identity, Row, first_provider_key};
 use crate::subject;
 use crate::telemetry::Meters;
@@ -78,7 +78,7 @@ pub(crate) struct Routes<S> {
 impl<S: Store> Routes<S> {
     /// Returns the handler that names this delivery's event type or subject, or else the one that names none. If there
     /// are several, returns the first.
-    pub(crate) fn find(&self, delivery: &Delivery) -> Result<&Route<S>, Unfit> {
+    pub(crate) fn find(&self, delivery: &Delivery) -> Result<&Route<S>, Undeliverable> {
         // Asked twice for each delivery, and most workers have one handler, which takes all of them.
         if let [only] = &self.routes[..]
             && !only.is_local_only
@@ -89,11 +89,11 @@ impl<S: Store> Routes<S> {
         self.takers(delivery).next().ok_or_else(|| self.untaken(delivery))
     }
 
-    /// Returns why a delivery is unfit that no handler takes.
-    pub(crate) fn untaken(&self, delivery: &Delivery) -> Unfit {
+    /// Returns why a delivery is undeliverable that no handler takes.
+    pub(crate) fn untaken(&self, delivery: &Delivery) -> Undeliverable {
         let (what, event) = self.named_by(delivery);
         let event = event.map_or_else(|| format!("no {what}"), |event| format!("the {what} {event:?}"));
-        Unfit::new(Reason::UnknownType, format!("no handler of this worker takes a delivery with {event}"))
+        Undeliverable::new(Reason::UnknownType, format!("no handler of this worker takes a delivery with {event}"))
     }
 
     /// Returns all handlers that name this delivery's event type or subject, or else all that name none.

@@ -29,7 +29,7 @@ macro_rules! relay_suite {
         $crate::__suite! { <$world as $crate::relay::World>::make(), relay:
             // order
             staged_messages_are_published_and_deleted
-            a_relay_is_woken_by_the_bell
+            a_relay_is_woken_by_the_notifier
             messages_of_a_key_leave_in_order_and_one_at_a_time
             a_refused_message_keeps_its_key_and_no_other
             many_refused_keys_stop_no_other

@@ -222,10 +222,10 @@ impl<W: World> Stage<W> {
         rows.remove(0)
     }
 
-    /// Takes the only suspect, of either kind.
-    pub(super) async fn take_suspect(&self) -> Row {
-        let mut rows = [self.take(RowKind::Suspect).await, self.take(RowKind::Alone).await].concat();
-        assert_eq!(rows.len(), 1, "taken suspects: {rows:?}");
+    /// Takes the only orphaned row, of either kind.
+    pub(super) async fn take_orphan(&self) -> Row {
+        let mut rows = [self.take(RowKind::Orphan).await, self.take(RowKind::Alone).await].concat();
+        assert_eq!(rows.len(), 1, "taken orphaned rows: {rows:?}");
         rows.remove(0)
     }
 

@@ -47,7 +47,7 @@ pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     stage.schedule("a").await;
     let old = stage.take_one(RowKind::Ordinary).await;
     stage.end_leases().await;
-    let new = stage.take_one(RowKind::Suspect).await;
+    let new = stage.take_one(RowKind::Orphan).await;
 
     let mut txn = stage.begin().await;
     assert_eq!(stage.store.start(&mut txn, &[&old], ClaimState::Processed).await.unwrap(), [false]);

@@ -163,10 +163,10 @@ CREATE TABLE inbox_messages (
 );
 
 -- Finds the rows that can be taken, also those that a worker still has although its lease is over. Two indexes, because
--- suspects are few and every poll asks for them.
+-- orphaned rows are few and every poll asks for them.
 CREATE INDEX inbox_messages_ordinary ON inbox_messages (handler_id, coalesce(locked_until, run_at))
     WHERE state IN ('scheduled', 'running') AND crash_count = 0 AND lost_connections <= 1;
-CREATE INDEX inbox_messages_suspect ON inbox_messages (handler_id, coalesce(locked_until, run_at))
+CREATE INDEX inbox_messages_orphan ON inbox_messages (handler_id, coalesce(locked_until, run_at))
     WHERE state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2);
 
 -- Finds the rows whose calls are due.

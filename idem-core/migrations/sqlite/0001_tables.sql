@@ -106,11 +106,11 @@ CREATE TABLE "idem_inbox_messages" (
 ) STRICT;
 
 -- Finds the rows that can be taken, also those that a worker still has although its lease is over. Two indexes, because
--- suspects are few and every poll asks for them. The columns behind the time let SQLite count without reading the rows.
+-- orphaned rows are few and every poll asks for them. The columns behind the time let SQLite count without reading the rows.
 CREATE INDEX "idem_inbox_messages_ordinary" ON "idem_inbox_messages"
     (handler_id, coalesce(locked_until, run_at), crash_count, lost_connections, state)
     WHERE state IN ('scheduled', 'running') AND crash_count = 0 AND lost_connections <= 1;
-CREATE INDEX "idem_inbox_messages_suspect" ON "idem_inbox_messages"
+CREATE INDEX "idem_inbox_messages_orphan" ON "idem_inbox_messages"
     (handler_id, coalesce(locked_until, run_at), crash_count, lost_connections, state)
     WHERE state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2);
 

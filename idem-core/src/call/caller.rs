@@ -24,10 +24,10 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     while !pipeline.draining.is_cancelled() {
         // Starts as many calls as can begin at once, and returns whether at least that many were due.
         let round = async {
-            // Not while a suspect has the process to itself.
+            // Not while an orphaned row has the process to itself.
             let ready = async {
                 let slots = free(&slots).await;
-                drop(pipeline.suspect_lock.direct().await);
+                drop(pipeline.isolation_lock.direct().await);
                 slots
             };
             let Some(slots) = pipeline.draining.run_until_cancelled(ready).await else { return Ok(false) };

@@ -15,8 +15,8 @@ impl<S: Store> Pipeline<S> {
     /// message, if it has one.
     ///
     /// With its answer, the row is an ordinary one from now on, whose run completes the message. It is committed before that run
-    /// begins: a completion that ends its process is then a suspect like any other, and idem never asks twice for an answer that it
-    /// has.
+    /// begins: a completion that ends its process is then an orphaned row like any other, and idem never asks twice for an answer
+    /// that it has.
     pub(super) async fn record_call(&self, row: &Row, result: CallResult) -> Option<Outcome> {
         let of_row = RowResult::Called(result.clone());
         let written = self.insist_for(row, None, || self.store.record_result(row, &of_row)).await;

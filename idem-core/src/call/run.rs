@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::caught::dropped;
 use crate::external::{CallError, CallLimits, CallReply, Calling, Doubt};
 use crate::panic_text::panic_text;
-use crate::registry::{NoJob, Unfit};
+use crate::registry::{NoJob, Undeliverable};
 use crate::runtime::{Permit, Pipeline, Running};
 use crate::store::{CallResult, Row, called_for};
 use crate::{BoxError, Reason, Store};
@@ -30,8 +30,8 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn call_row(&self, row: &Row, taken: Instant) {
         // Pinned first, like other large futures.
         let work = pin!(async {
-            // A suspect that has the process to itself could end it, and leave the call in doubt.
-            let running = Running::new(Permit::Direct(self.suspect_lock.direct().await));
+            // An orphaned row that has the process to itself could end it, and leave the call in doubt.
+            let running = Running::new(Permit::Direct(self.isolation_lock.direct().await));
             let called = pin!(async {
                 let result = self.call(&running, row, taken).await?;
                 self.record_call(row, result).await
@@ -82,7 +82,7 @@ impl<S: Store> Pipeline<S> {
                 Ok(Some(replied)) => replied,
                 // The end of the worker has cut it off. No attempt is charged.
                 Ok(None) => return Some(CallResult { in_doubt: !asks, ..CallResult::given_back(Duration::ZERO) }),
-                Err(NoJob::Unfit(Unfit { reason, error })) => {
+                Err(NoJob::Undeliverable(Undeliverable { reason, error })) => {
                     return Some(CallResult { is_unused, ..CallResult::dead(reason, error) });
                 }
                 Err(NoJob::Unprepared) => {
@@ -124,7 +124,7 @@ impl<S: Store> Pipeline<S> {
             tracing::warn!(
                 id = row.id,
                 "a call was not begun within five seconds of the take of its message, because the database was slow, or a \
-                 suspect had the process to itself: it is tried again"
+                 orphan had the process to itself: it is tried again"
             );
         }
     }

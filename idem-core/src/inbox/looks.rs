@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_secs(5);
 /// rows commit some time after they write.
 const MARGIN: Duration = Duration::from_secs(3);
 
-/// The time before which no due row of one kind is left: of ordinary rows, suspects, or calls. It is an instant of this
+/// The time before which no due row of one kind is left: of ordinary rows, orphaned rows, or calls. It is an instant of this
 /// process; the database receives only its distance from now.
 #[derive(Debug)]
 pub(crate) struct Looks {

@@ -6,17 +6,17 @@
 //! | `looks` | how far back a poll or take searches |
 //! | `rows` | runs rows: together as a batch, or one; a replayed one that has no key goes back through decode and key |
 //! | `record` | records and reports what has become of a row |
-//! | `suspects` | waits until other work has ended, and then fetches suspects and runs them |
+//! | `orphans` | waits until other work has ended, and then fetches orphaned rows and runs them |
 //! | `parked` | rows that wait here: for their codec, or for the record of their failure; the memory of rows |
 //! | `operator` | list, replay, discard |
 
 mod looks;
 mod operator;
+mod orphans;
 mod parked;
 mod record;
 mod rows;
 mod runner;
-mod suspects;
 
 pub(crate) use looks::Looks;
 pub use operator::Inbox;

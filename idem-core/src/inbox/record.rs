@@ -49,7 +49,7 @@ impl<S: Store> Pipeline<S> {
             }
             Ended::Park(Wait::Answer) => UNANSWERED,
             Ended::Park(Wait::After(due)) => due,
-            // A suspect comes first, its database is away, or the worker stops.
+            // An orphaned row comes first, its database is away, or the worker stops.
             Ended::Park(_) | Ended::Stopped => Duration::ZERO,
         };
         self.give_back(row, due).await

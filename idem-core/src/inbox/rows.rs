@@ -10,7 +10,7 @@ use crate::store::{Row, RowResult};
 use crate::{Reason, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Runs rows that were taken from the inbox, none of them a suspect, in one transaction. In every case each row is
+    /// Runs rows that were taken from the inbox, none of them an orphaned row, in one transaction. In every case each row is
     /// processed, its result is recorded, or its lease expires.
     pub(super) async fn run_rows(&self, rows: &[Row], running: &Running) {
         if let [row] = rows {
@@ -50,12 +50,12 @@ impl<S: Store> Pipeline<S> {
     /// Finishes each row by what became of it: first those that are done, then the others, one after another, like the deliveries
     /// of a batch. Their leases are extended meanwhile.
     ///
-    /// While a suspect waits, or the worker drains, rows that have not begun are given back instead.
+    /// While an orphaned row waits, or the worker drains, rows that have not begun are given back instead.
     async fn finish_rows(&self, rows: &[Row], ended: Vec<Ended>, running: &Running) {
         let (done, rest): (Vec<_>, Vec<_>) =
             rows.iter().zip(ended).partition(|(_, ended)| matches!(ended, Ended::Done(_)));
         for (row, mut ended) in done.into_iter().chain(rest) {
-            let stops = self.draining.is_cancelled() || self.suspect_lock.keeps_out_rows();
+            let stops = self.draining.is_cancelled() || self.isolation_lock.keeps_out_rows();
             if stops && matches!(ended, Ended::Again(_)) {
                 ended = Ended::Park(Wait::Free);
             }
@@ -125,12 +125,12 @@ impl<S: Store> Pipeline<S> {
             return Some(Ended::Park(Wait::Codec));
         }
         // One that no other handler can take either is dead as it is.
-        let unfit = match (&routes[..], &entries[..]) {
-            ([], _) => Some(Failure::unfit(self.routes.untaken(&row.delivery))),
+        let undeliverable = match (&routes[..], &entries[..]) {
+            ([], _) => Some(Failure::undeliverable(self.routes.untaken(&row.delivery))),
             ([_], [entry]) if !entry.identity.has_key() => Some(entry.failure.clone()),
             _ => None,
         };
-        if let Some(failure) = unfit {
+        if let Some(failure) = undeliverable {
             return Some(Ended::Failed(failure));
         }
         entries.iter_mut().for_each(|entry| entry.replaces = Some(row));

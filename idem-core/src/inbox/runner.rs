@@ -15,7 +15,7 @@ use crate::store::{CRASHED_AT_ONCE, HandlerId, LookBack, Row, RowKind, StoreErro
 
 use super::looks::Looks;
 
-/// How long rows are taken without a poll while all slots are in demand. A suspect stops new starts up to that much
+/// How long rows are taken without a poll while all slots are in demand. An orphaned row stops new starts up to that much
 /// later.
 pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 
@@ -26,7 +26,7 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     let mut runner = Runner {
         handlers: pipeline.routes.ids(),
         looks: Looks::new(pipeline.settings.poll),
-        of_suspects: Looks::new(pipeline.settings.poll),
+        of_orphans: Looks::new(pipeline.settings.poll),
         slots: Arc::new(Semaphore::new(pipeline.settings.inbox_concurrency())),
         pipeline: pipeline.clone(),
         polled: None,
@@ -46,7 +46,7 @@ pub(super) struct Runner<S: Store> {
     pub(super) pipeline: Arc<Pipeline<S>>,
     pub(super) handlers: Vec<HandlerId>,
     looks: Looks,
-    pub(super) of_suspects: Looks,
+    pub(super) of_orphans: Looks,
     slots: Arc<Semaphore>,
     /// The time of the last poll, as long as more rows are due than there are slots.
     polled: Option<Instant>,
@@ -64,7 +64,7 @@ impl<S: Store> Runner<S> {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Makes crashed rows dead letters, runs suspects, and starts as many ordinary rows as there is room for. Returns
+    /// Makes crashed rows dead letters, runs orphaned rows, and starts as many ordinary rows as there is room for. Returns
     /// whether more may be due at once.
     async fn round(&mut self, tasks: &mut JoinSet<()>) -> Result<bool, StoreError> {
         if self.polled.is_some_and(|at| at.elapsed() < POLL_DUE) {
@@ -74,14 +74,14 @@ impl<S: Store> Runner<S> {
         let lease = self.pipeline.settings.lease;
         let own = self.pipeline.own_statements.lock().await;
         let began = Instant::now();
-        let since = LookBack { ordinary: self.looks.since(began), suspect: self.of_suspects.since(began) };
+        let since = LookBack { ordinary: self.looks.since(began), orphan: self.of_orphans.since(began) };
         let due = store.poll_due(&self.handlers, lease, since).await?;
         self.polled = Some(Instant::now());
         if !due.ordinary {
             self.looks.found(began, &[]);
         }
-        if !due.suspect && !due.alone {
-            self.of_suspects.found(began, &[]);
+        if !due.orphan && !due.alone {
+            self.of_orphans.found(began, &[]);
         }
         let crashed = if due.crashed { store.dead_letter_crashed(&self.handlers, lease).await? } else { Vec::new() };
         drop(own);
@@ -89,24 +89,24 @@ impl<S: Store> Runner<S> {
         for row in &crashed {
             self.pipeline.report_crashed(row).await;
         }
-        // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
+        // Due ordinary rows get their turn after the orphaned rows, so that many orphaned rows do not stop them for long.
         let others = due.ordinary && !self.pipeline.is_outbox_full();
-        let mut suspects = due.suspect && self.suspects(RowKind::Suspect, others).await?;
-        suspects |= due.alone && self.suspects(RowKind::Alone, others).await?;
+        let mut orphans = due.orphan && self.orphans(RowKind::Orphan, others).await?;
+        orphans |= due.alone && self.orphans(RowKind::Alone, others).await?;
         let ordinary = due.ordinary && self.ordinary(tasks).await?;
-        Ok(suspects || ordinary || crashed.len() == CRASHED_AT_ONCE as usize)
+        Ok(orphans || ordinary || crashed.len() == CRASHED_AT_ONCE as usize)
     }
 
     /// Starts as many rows as can begin at once. Returns whether at least that many were due. While the outbox is full,
-    /// no row starts, but suspects and crashed rows do not wait for it.
+    /// no row starts, but orphaned rows and crashed rows do not wait for it.
     async fn ordinary(&mut self, tasks: &mut JoinSet<()>) -> Result<bool, StoreError> {
         if self.pipeline.is_outbox_full() {
             return Ok(false);
         }
         let slots = free(&self.slots).await;
-        // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
+        // Held from before the take until the outcome is written, so that an orphaned row finds no running and no taken row
         // in this process; in an outage as `Running` says.
-        let lock = Permit::Inbox(self.pipeline.suspect_lock.inbox().await);
+        let lock = Permit::Inbox(self.pipeline.isolation_lock.inbox().await);
         if self.pipeline.draining.is_cancelled() {
             return Ok(false);
         }
@@ -141,8 +141,8 @@ impl<S: Store> Runner<S> {
     }
 
     /// Takes rows under a lock. They may be charged a start even if the take gets no answer, so the lock is held until they are
-    /// found, except in an outage: no suspect of another database may wait for its end. Returns `None` after that: the rows were
-    /// given back, since anything may have started meanwhile.
+    /// found, except in an outage: no orphaned row of another database may wait for its end. Returns `None` after that: the rows
+    /// were given back, since anything may have started meanwhile.
     pub(super) async fn take(&self, kind: RowKind, limit: TakeLimit, lock: Permit) -> Taken {
         let (pipeline, token, running) = (&*self.pipeline, Uuid::new_v4(), Running::new(lock));
         let take = pipeline.store.take(&self.handlers, kind, limit, token, pipeline.settings.lease);

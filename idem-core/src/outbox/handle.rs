@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfit_message_is_refused_at_once() {
+    fn an_undeliverable_message_is_refused_at_once() {
         let why = Outbox::default().publish("a\0", &1).unwrap_err().to_string();
         assert!(why.contains("destination"), "{why}");
     }

@@ -20,7 +20,7 @@ impl<S: OutboxRows> StoreOutbox<S> {
     /// Wakes the relays of this process at once. Call it after the commit of a transaction that has staged messages;
     /// otherwise a relay finds them at its next poll.
     pub fn wake(&self) {
-        self.store.facts().bell.ring();
+        self.store.facts().notifier.notify();
     }
 
     /// Lists the dead letters: the messages that a relay has given up, newest first ([`Page::default()`]: 100).

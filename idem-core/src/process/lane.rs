@@ -189,7 +189,7 @@ impl<S: Store> Pipeline<S> {
         let running = Running::new(Permit::Direct(beside));
         let Admitted { works, copies, stored } = self.admit(batch, spans);
         let mut ended = running.during(&self.outage, pin!(self.run_together(works, batch.len(), &running))).await;
-        // No suspect has to wait for what is stored.
+        // No orphaned row has to wait for what is stored.
         drop(running);
         let entries = stored.into_iter().map(|work| {
             let span = spans[work.at].clone();
@@ -207,9 +207,9 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Returns the deliveries that can run or be stored together, which have the turn of their keys. All others are processed
-    /// alone: the unfit, those that the database has refused or held up before, those whose failure is not recorded yet, those
-    /// that several handlers take, those of natural handlers that stage messages, those whose key is in flight elsewhere in this
-    /// process, and a different message under a key of the batch.
+    /// alone: the undeliverable, those that the database has refused or held up before, those whose failure is not recorded yet,
+    /// those that several handlers take, those of natural handlers that stage messages, those whose key is in flight elsewhere in
+    /// this process, and a different message under a key of the batch.
     ///
     /// `spans`: one for each delivery.
     fn admit<'a, 'd: 'a>(&'a self, batch: &mut [(&'d Delivery, &mut Carried)], spans: &[Span]) -> Admitted<'a, S> {

@@ -67,8 +67,8 @@ impl<S: Store> Pipeline<S> {
                 acker.stored();
             }
             match &carried.shares[..] {
-                [] => self.brake.fit(outcome),
-                shares => shares.iter().for_each(|(_, outcome)| self.brake.fit(outcome)),
+                [] => self.kill_switch.fit(outcome),
+                shares => shares.iter().for_each(|(_, outcome)| self.kill_switch.fit(outcome)),
             }
         }
         let keeps_keys =
@@ -107,18 +107,18 @@ impl<S: Store> Pipeline<S> {
 
     /// Makes one attempt; the database's response decides the result. A failure is stored.
     async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Ended {
-        // Decode, key: never beside a suspect that has the process to itself. The code of a codec, a key or a fingerprint may end
-        // the process as well, and the suspect would be blamed.
+        // Decode, key: never beside an orphaned row that has the process to itself. The code of a codec, a key or a fingerprint
+        // may end the process as well, and the orphaned row would be blamed.
         let Some(beside) = self.direct().await else { return Ended::Stopped };
         let decoded = self.decode(delivery);
         carried.key = decoded.as_ref().ok().map(|work| work.identity.key.clone());
         let mut work = match decoded {
             Ok(work) => work,
             Err(NoJob::Unprepared) => return Ended::Park(Wait::Codec),
-            Err(NoJob::Unfit(unfit)) => {
+            Err(NoJob::Undeliverable(undeliverable)) => {
                 drop(beside);
                 let Some(_room) = self.room(room, delivery).await else { return Ended::Stopped };
-                return self.store(&self.unfit(delivery, Failure::unfit(unfit))).await;
+                return self.store(&self.undeliverable(delivery, Failure::undeliverable(undeliverable))).await;
             }
         };
         // Before the wait for a connection, and never in a lane: the delivery in front may run for as long as its
@@ -133,7 +133,7 @@ impl<S: Store> Pipeline<S> {
         if !has_turn {
             return Ended::Park(Wait::Key);
         }
-        // Not kept during another wait: a suspect that waits for it would keep out those that this delivery waits for.
+        // Not kept during another wait: an orphaned row that waits for it would keep out those that this delivery waits for.
         let beside = (room.is_none() && !stores_first).then_some(beside);
         let Some(_room) = self.room(room, delivery).await else { return Ended::Stopped };
         if !self.outage.is_up() {
@@ -163,8 +163,8 @@ impl<S: Store> Pipeline<S> {
             }
         };
         if let Ended::Failed(failure) = ended {
-            if failure.is_unfit() {
-                return self.store(&self.unfit(delivery, failure)).await;
+            if failure.is_undeliverable() {
+                return self.store(&self.undeliverable(delivery, failure)).await;
             }
             ended = self.store(&Entry::failed(work.identity.clone(), delivery, &failure)).await;
             if matches!(ended, Ended::Park(_)) {
@@ -195,7 +195,7 @@ impl<S: Store> Pipeline<S> {
         let (mut entries, is_unprepared) = self.shares(delivery, &routes);
         drop(beside);
         if is_unprepared {
-            // The unfit are written with the rest, so that they are counted once.
+            // The undeliverable are written with the rest, so that they are counted once.
             entries.retain(|entry| entry.identity.has_key());
         }
         // In claim order, like a batch, so that no two deliveries wait for each other.
@@ -218,9 +218,9 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Waits for the lock of what runs directly. `None` once the worker drains: another worker can have the delivery before a
-    /// suspect of this one ends.
+    /// orphaned row of this one ends.
     async fn direct(&self) -> Option<Direct> {
-        self.draining.run_until_cancelled(self.suspect_lock.direct()).await
+        self.draining.run_until_cancelled(self.isolation_lock.direct()).await
     }
 
     /// Waits for permission to use one more connection. It comes from `room` if there is one. Otherwise only deliveries

@@ -29,7 +29,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                     if deleted < rows.len() as u64 {
                         // The lease may be lost, or the ids may have been given again.
                         self.next.renew = self.next.renew.map(|_| now);
-                        self.floor.failed();
+                        self.low_water.failed();
                     }
                     let is_repeated = std::mem::take(&mut self.is_repeated);
                     if deleted == 0 && !is_repeated {
@@ -88,7 +88,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     pub(super) fn answered_by_database<T>(&mut self, what: &str, answer: Result<T, StoreError>) -> Option<T> {
         self.relay.health.set_database(answer.is_ok());
         let answer = answer.inspect_err(|fault| {
-            self.floor.failed();
+            self.low_water.failed();
             let error = crate::error::text(fault);
             tracing::warn!(error, "the relay could not {what}; it tries again");
         });

@@ -193,7 +193,7 @@ mod tests {
         let fit = RelaySettings::default;
         assert!(fit().check("billing").is_ok() && fit().check("").is_err());
         let max = Duration::MAX;
-        for unfit in [
+        for undeliverable in [
             RelaySettings { concurrency: 0, ..fit() },
             RelaySettings { concurrency: usize::MAX, ..fit() },
             RelaySettings { lease: max, ..fit() },
@@ -201,7 +201,7 @@ mod tests {
             RelaySettings { publish_timeout: max, ..fit() },
             RelaySettings { shutdown_timeout: max, ..fit() },
         ] {
-            assert!(matches!(unfit.check("billing"), Err(Error::Config(_))), "{unfit:?}");
+            assert!(matches!(undeliverable.check("billing"), Err(Error::Config(_))), "{undeliverable:?}");
         }
     }
 }

@@ -8,14 +8,14 @@
 //! | `answers` | the answers to its statements |
 //! | `publish` | a call of the sink, and what its answer means |
 //! | `reads` | which read is next, and what becomes of its messages |
-//! | `floor` | the low-water mark, from which reads begin |
+//! | `low_water` | the low-water mark, from which reads begin |
 //! | `queue` | the messages in memory, and the small queue of each key |
 //! | `circuit` | circuit breakers of destinations; a broker that is away |
 
 mod answers;
 mod builder;
 mod circuit;
-mod floor;
+mod low_water;
 mod publish;
 mod queue;
 mod reads;

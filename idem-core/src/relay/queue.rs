@@ -1,8 +1,9 @@
 //! The messages that a relay has read, and the small queue of each key.
 //!
 //! At most one message of a key is under way, its head, and some are kept behind it. Of the others only the lowest id is known
-//! from which on there may be some, which were *passed*. Reads from the floor leave such a key out, and when half of its queue is
-//! free, it is read for alone. A message that waits for its next attempt is parked: only its id is kept, and it is read again by it.
+//! from which on there may be some, which were *passed*. Reads from the low-water mark leave such a key out, and when half of its
+//! queue is free, it is read for alone. A message that waits for its next attempt is parked: only its id is kept, and it is read
+//! again by it.
 //!
 //! That holds for Kafka, too: its client goes on behind a message that is refused or given up, so others of the key that were sent
 //! behind it would overtake it.
@@ -320,7 +321,7 @@ impl Queue {
         next
     }
 
-    /// The keys that a read from the floor leaves out.
+    /// The keys that a read from the low-water mark leaves out.
     pub(super) fn left_out(&self) -> Vec<Key> {
         self.keys.iter().filter(|(_, of_key)| of_key.passed.is_some()).map(|(key, _)| key.clone()).collect()
     }

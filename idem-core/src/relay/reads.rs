@@ -1,7 +1,8 @@
 //! The reads of a relay: which one is next, and what becomes of the messages that it brings.
 //!
-//! One read runs at a time. Those for messages whose time has come, for keys, for destinations, and from the floor take turns, so
-//! that none can hinder another. While many keys are to be read for, reads from the floor are rare, since each may add more keys.
+//! One read runs at a time. Those for messages whose time has come, for keys, for destinations, and from the low-water mark take
+//! turns, so that none can hinder another. While many keys are to be read for, reads from the low-water mark are rare, since each
+//! may add more keys.
 
 use std::time::Duration;
 
@@ -13,16 +14,17 @@ use crate::runtime::jittered;
 use crate::store::{OutboxFilter, OutboxFound, OutboxRead, StoreError};
 
 use super::circuit::KEPT;
-use super::floor::{Bounds, Verdict};
+use super::low_water::{Bounds, Verdict};
 use super::tenure::{End, Tenure};
 
-/// The kinds of reads that take turns: of parked messages whose time has come, by their ids; of passed messages of keys; of messages
-/// without a key that were left out for their destination; of all others, from the floor on; and of those below it.
+/// The kinds of reads that take turns: of parked messages whose time has come, by their ids; of passed messages of keys; of
+/// messages without a key that were left out for their destination; of all others, from the low-water mark on; and of those below
+/// it.
 const DUE: usize = 0;
 const OF_KEYS: usize = 1;
 const TO_DESTINATION: usize = 2;
-const FROM_FLOOR: usize = 3;
-const BELOW_FLOOR: usize = 4;
+const FROM_LOW_WATER: usize = 3;
+const BELOW_LOW_WATER: usize = 4;
 const KINDS: usize = 5;
 
 /// The most messages that one read brings, and their bytes of payloads and headers: a slow connection has to carry them within the
@@ -31,16 +33,16 @@ const MOST: usize = 2000;
 const BYTES: u64 = 8 * 1024 * 1024;
 
 /// How many messages may be parked before nothing new is read: so many for each that may be published at a time, at least so many,
-/// and at most so many, since reads from the floor name each key of which more messages wait.
+/// and at most so many, since reads from the low-water mark name each key of which more messages wait.
 const PARKED: usize = 100;
 const PARKED_AT_LEAST: usize = 1000;
 const PARKED_AT_MOST: usize = 50_000;
 
-/// If so many keys are to be read for, so many reads come between two from the floor.
+/// If so many keys are to be read for, so many reads come between two from the low-water mark.
 const KEYS: usize = 1000;
-const BEFORE_FLOOR: usize = 15;
+const BEFORE_LOW_WATER: usize = 15;
 
-/// The shortest time between the beginnings of two reads from the floor.
+/// The shortest time between the beginnings of two reads from the low-water mark.
 const BETWEEN: Duration = Duration::from_millis(2);
 
 /// How often the second cursor reads.
@@ -50,19 +52,20 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Returns the read that is next, if there is one now.
     pub(super) fn next_read(&mut self, now: Instant) -> Option<OutboxRead> {
         self.next.again.filter(|again| *again <= now)?;
-        let is_behind = self.queue.keys_to_read() >= KEYS && self.since_floor < BEFORE_FLOOR;
+        let is_behind = self.queue.keys_to_read() >= KEYS && self.since_low_water < BEFORE_LOW_WATER;
         for _ in 0..KINDS {
             self.turn = (self.turn + 1) % KINDS;
             let read = match self.turn {
                 DUE => self.read_due(),
                 OF_KEYS => self.read_keys(),
                 TO_DESTINATION => self.read_destination(now),
-                FROM_FLOOR if is_behind => None,
-                FROM_FLOOR => self.read_floor(now),
+                FROM_LOW_WATER if is_behind => None,
+                FROM_LOW_WATER => self.read_low_water(now),
                 _ => self.read_below(now),
             };
             if read.is_some() {
-                self.since_floor = if self.turn == FROM_FLOOR { 0 } else { self.since_floor.saturating_add(1) };
+                self.since_low_water =
+                    if self.turn == FROM_LOW_WATER { 0 } else { self.since_low_water.saturating_add(1) };
                 return read;
             }
         }
@@ -93,24 +96,24 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         if self.is_full() {
             return None;
         }
-        let floor = &self.floor;
-        let (keys, from, limit) = self.queue.take_keys(|passed| floor.start(passed))?;
-        Some(self.ask(OutboxFilter::Keys(keys), self.floor.bounds_from(from), limit))
+        let low_water = &self.low_water;
+        let (keys, from, limit) = self.queue.take_keys(|passed| low_water.start(passed))?;
+        Some(self.ask(OutboxFilter::Keys(keys), self.low_water.bounds_from(from), limit))
     }
 
     fn read_destination(&mut self, now: Instant) -> Option<OutboxRead> {
         let (to, passed) = self.circuits.begin_read(now, self.is_full())?;
         let limit = if self.circuits.is_open(&to) { KEPT } else { self.limit() };
-        Some(self.ask(OutboxFilter::Destination(to), self.floor.bounds_from(self.floor.start(passed)), limit))
+        Some(self.ask(OutboxFilter::Destination(to), self.low_water.bounds_from(self.low_water.start(passed)), limit))
     }
 
-    fn read_floor(&mut self, now: Instant) -> Option<OutboxRead> {
+    fn read_low_water(&mut self, now: Instant) -> Option<OutboxRead> {
         if now < self.next.read || self.is_full() {
             return None;
         }
         (self.next.read, self.next.early) = (now + jittered(self.relay.settings.poll), now + BETWEEN);
-        let marks = self.floor.wants_mark(now);
-        Some(OutboxRead { marks, ..self.ask(self.others(), self.floor.bounds(), self.limit()) })
+        let marks = self.low_water.wants_mark(now);
+        Some(OutboxRead { marks, ..self.ask(self.others(), self.low_water.bounds(), self.limit()) })
     }
 
     fn read_below(&mut self, now: Instant) -> Option<OutboxRead> {
@@ -118,7 +121,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             return None;
         }
         self.next.walk = now + WALK;
-        let bounds = self.floor.walk()?;
+        let bounds = self.low_water.walk()?;
         Some(self.ask(self.others(), bounds, self.limit()))
     }
 
@@ -135,19 +138,19 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     pub(super) fn read_ended(&mut self, read: OutboxRead, began: Instant, found: Result<OutboxFound, StoreError>) {
         let now = Instant::now();
         let OutboxRead { from, to, filter, .. } = read;
-        let from_floor = (self.turn == FROM_FLOOR).then_some(Bounds { from, to });
+        let from_low_water = (self.turn == FROM_LOW_WATER).then_some(Bounds { from, to });
         let Some(found) = self.answered_by_database("read the outbox", found) else {
             self.next.read = self.again();
             self.next.again = Some(self.next.read);
             return self.undo(filter, from);
         };
         self.next.again = Some(now);
-        let before = self.floor.bounds();
-        // Those by ids and below the floor do not cover such a range.
-        if !matches!(self.turn, DUE | BELOW_FLOOR) {
-            self.floor.adapt(now.duration_since(began));
+        let before = self.low_water.bounds();
+        // Those by ids and below the low-water mark do not cover such a range.
+        if !matches!(self.turn, DUE | BELOW_LOW_WATER) {
+            self.low_water.adapt(now.duration_since(began));
         }
-        match self.floor.ended(from_floor, &found, now) {
+        match self.low_water.ended(from_low_water, &found, now) {
             Verdict::Keep => {}
             // Those that are read by their ids are in front of all that comes later.
             Verdict::Drop if self.turn == DUE => self.read_soon(),
@@ -168,13 +171,13 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             OutboxFilter::Ids(ids) => self.gone(ids, &found),
             OutboxFilter::Keys(keys) => self.queue.covered(keys, rest),
             OutboxFilter::Destination(to) => self.circuits.end_read(to, true, rest),
-            OutboxFilter::Except { .. } if self.turn == BELOW_FLOOR => {
-                last.into_iter().for_each(|last| self.floor.walked(last));
+            OutboxFilter::Except { .. } if self.turn == BELOW_LOW_WATER => {
+                last.into_iter().for_each(|last| self.low_water.walked(last));
             }
             OutboxFilter::Except { keys, destinations } => {
                 self.queue.left_out_from(keys, from);
                 self.circuits.left_out_from(destinations, from);
-                if !found.rows.is_empty() || is_bounded && self.floor.bounds() != before {
+                if !found.rows.is_empty() || is_bounded && self.low_water.bounds() != before {
                     // There may be more.
                     self.read_soon();
                 }
@@ -221,12 +224,12 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 self.place(next);
             }
             OutboxFilter::Destination(to) => self.circuits.end_read(&to, false, Some(from)),
-            OutboxFilter::Except { .. } if self.turn == BELOW_FLOOR => self.floor.walked(from - 1),
+            OutboxFilter::Except { .. } if self.turn == BELOW_LOW_WATER => self.low_water.walked(from - 1),
             OutboxFilter::Except { .. } => {}
         }
     }
 
-    /// Reads from the floor as soon as it may be.
+    /// Reads from the low-water mark as soon as it may be.
     pub(super) fn read_soon(&mut self) {
         self.next.read = self.next.read.min(self.next.early);
     }

@@ -67,7 +67,7 @@ pub(super) async fn until<S: Store, K: Sink>(
         version = env!("CARGO_PKG_VERSION"),
         "the relay has started"
     );
-    let _limit = relay.store.facts().bell.set_limit(outbox, relay.sink.limit());
+    let _limit = relay.store.facts().notifier.set_limit(outbox, relay.sink.limit());
     relay.health.set_broker(true);
     // In a task of its own, as the tasks of a worker are: `main` runs on a thread outside the runtime's worker threads.
     let (stop, mut task) = (CancellationToken::new(), JoinSet::new());

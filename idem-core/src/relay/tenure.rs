@@ -1,7 +1,7 @@
 //! The tenure of an active relay: what it knows and does between the begin and the end of its lease.
 //!
-//! It is one task with one state. It publishes, reads, deletes what is confirmed and records what was refused, all beside each other,
-//! each kind of statement once at a time. With the tenure all that it knows is dropped, and its calls with it.
+//! It is one task with one state. It publishes, reads, deletes what is confirmed and records what was refused, all beside each
+//! other, each kind of statement once at a time. With the tenure all that it knows is dropped, and its calls with it.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::{Error, Store};
 use super::answers::Done;
 use super::builder::Relay;
 use super::circuit::{Broker, Circuits};
-use super::floor::Floor;
+use super::low_water::LowWater;
 use super::publish::{Published, publish};
 use super::queue::Queue;
 use super::reads::WALK;
@@ -69,7 +69,7 @@ pub(super) struct Tenure<'a, S, K> {
     /// Until when it has the lease, by the clock of this process: measured from before it asked for it. After that it has it under
     /// its token until another relay takes it.
     until: Instant,
-    pub(super) floor: Floor,
+    pub(super) low_water: LowWater,
     pub(super) queue: Queue,
     pub(super) circuits: Circuits,
     pub(super) broker: Broker,
@@ -80,9 +80,9 @@ pub(super) struct Tenure<'a, S, K> {
     pub(super) flying: HashMap<i64, bool>,
     statements: FuturesUnordered<BoxFuture<'a, Done>>,
     pub(super) next: Next,
-    /// The kind of read that was last, and how many there were since the last one from the floor.
+    /// The kind of read that was last, and how many there were since the last one from the low-water mark.
     pub(super) turn: usize,
-    pub(super) since_floor: usize,
+    pub(super) since_low_water: usize,
     /// Confirmed and not deleted; refused and not recorded.
     pub(super) confirmed: Vec<RowRef>,
     pub(super) failures: Vec<PublishFailure>,
@@ -94,7 +94,7 @@ pub(super) struct Tenure<'a, S, K> {
 /// When each kind of statement runs next. `None`: it runs.
 #[derive(Debug)]
 pub(super) struct Next {
-    /// From the floor, and the earliest time of such a read.
+    /// From the low-water mark, and the earliest time of such a read.
     pub(super) read: Instant,
     pub(super) early: Instant,
     /// Below it.
@@ -123,7 +123,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             outbox,
             token,
             until: began,
-            floor: Floor::new(),
+            low_water: LowWater::new(),
             queue: Queue::new(relay.settings.concurrency.saturating_mul(EACH).clamp(AT_LEAST, AT_MOST)),
             circuits: Circuits::default(),
             broker: Broker::default(),
@@ -133,7 +133,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             statements: FuturesUnordered::new(),
             next,
             turn: 0,
-            since_floor: 0,
+            since_low_water: 0,
             confirmed: Vec::new(),
             failures: Vec::new(),
             is_repeated: false,
@@ -152,7 +152,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
 
     /// Publishes until it is stopped, the lease is lost, the broker is away for too long, or the sink is broken.
     pub(super) async fn run(&mut self, stop: &CancellationToken) -> End {
-        let mut bell = self.relay.store.facts().bell.listen();
+        let mut notifier = self.relay.store.facts().notifier.listen();
         loop {
             if let Some(end) = self.end.take() {
                 return end;
@@ -169,7 +169,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
                 Some(done) = self.statements.next() => self.apply(done),
                 Some(published) = self.publishing.next() => self.published(published),
                 // The sender lives in the store, so waiting cannot fail.
-                _ = bell.changed() => self.read_soon(),
+                _ = notifier.changed() => self.read_soon(),
                 // The lease is renewed then. It comes behind the sink, which may have used up what tokio allows a task in a turn.
                 () = unconstrained(sleep_until(next)) => {}
             }

@@ -59,7 +59,7 @@ impl<S: Store> Pipeline<S> {
             committed => {
                 // Also without an answer: the messages may be there.
                 if publishes {
-                    self.store.facts().bell.ring();
+                    self.store.facts().notifier.notify();
                 }
                 if hands_over {
                     self.wake_inbox();
@@ -70,7 +70,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Rolls back the transaction of a handler that has returned this error, or, without one, of a handler that is not called now,
-    /// since a suspect runs or waits.
+    /// since an orphaned row runs or waits.
     pub(super) async fn undo(&self, mut txn: S::Txn, error: Option<BoxError>) -> Ended {
         let ticket = self.store.ticket(&txn);
         let rolled_back = match error {

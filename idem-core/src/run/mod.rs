@@ -116,8 +116,8 @@ impl<S: Store> Pipeline<S> {
         let _turn = self.throttle.turn().await;
         let rows: Vec<&Row> = works.iter().filter_map(|work| work.row).collect();
         let mut slices = Slices(vec![Slice { works, has_failed: false }]);
-        // Whether a suspect waits, or runs, that needs this work to end.
-        let lock = &self.suspect_lock;
+        // Whether an orphaned row waits, or runs, that needs this work to end.
+        let lock = &self.isolation_lock;
         let keeps_out = || if rows.is_empty() { lock.keeps_out_direct() } else { lock.keeps_out_rows() };
         let (mut is_first, mut extended) = (true, Instant::now());
         while let Some(mut slice) = slices.0.pop() {
@@ -138,7 +138,7 @@ impl<S: Store> Pipeline<S> {
                     None => self.transaction(works, running).await,
                 }
             };
-            // Those that do not run any more are given back at once, and a suspect may wait for that.
+            // Those that do not run any more are given back at once, and an orphaned row may wait for that.
             let ends =
                 matches!(round, Ok(Round { ended: Ended::Done(_) | Ended::Stopped | Ended::Park(Wait::Free), .. }));
             if !ends && extended.elapsed() >= self.settings.lease / 4 {

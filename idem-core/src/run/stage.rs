@@ -37,7 +37,7 @@ impl<S: Store> Pipeline<S> {
         let gate = self.outbox.as_ref().ok_or_else(|| undeclared(handler))?;
         let key = incoming.map(|(identity, _)| &identity.key);
         let origin = Origin { namespace: gate.id.namespace, consumer, handler, key };
-        let limit = self.store.facts().bell.limit(gate.id);
+        let limit = self.store.facts().notifier.limit(gate.id);
         let mut ids = Ids::default();
         for (place, mut message) in messages.into_iter().enumerate() {
             let limit = limit.filter(|_| !message.is_local);

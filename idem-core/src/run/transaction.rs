@@ -196,7 +196,7 @@ impl<S: Store> Pipeline<S> {
         Ok(messages.iter().filter_map(found).collect())
     }
 
-    /// Calls the handlers, one after another, collects what they stage, and commits. If a suspect comes first, no further
+    /// Calls the handlers, one after another, collects what they stage, and commits. If an orphaned row comes first, no further
     /// handler is called. The timeout of the first one starts `now`.
     async fn call_all(
         &self,
@@ -252,7 +252,7 @@ impl<S: Store> Pipeline<S> {
                 continue;
             }
             // Before the end of the transaction, which may take as long as an outage: the drop of a message is user code, and a
-            // suspect may run beside what comes then.
+            // orphaned row may run beside what comes then.
             leave(None, calls);
             drop((user_code, span));
             let ended = match handled.and_then(Result::err) {

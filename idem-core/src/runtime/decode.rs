@@ -14,7 +14,7 @@ use tracing::Span;
 
 use crate::caught::dropped;
 use crate::delivery::KeptCall;
-use crate::registry::{NoJob, Unfit};
+use crate::registry::{NoJob, Undeliverable};
 use crate::routes::Route;
 use crate::run::Work;
 use crate::store::{HandlerId, Identity, Row};
@@ -36,7 +36,7 @@ impl<S: Store> Pipeline<S> {
     /// Decodes the message and computes the key for this handler.
     pub(crate) fn decode_for<'a>(&self, route: &'a Route<S>, delivery: &'a Delivery) -> Result<Work<'a, S>, NoJob> {
         if let Some(why) = delivery.rare().preparation.undecodable(route.id) {
-            return Err(Unfit::new(Reason::Undecodable, why).into());
+            return Err(Undeliverable::new(Reason::Undecodable, why).into());
         }
         let mut key = Key::empty();
         let job = route.handler.decode(delivery, &mut key)?;
@@ -68,10 +68,10 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    /// Returns whether the codec of this handler has to prepare for the delivery. This decodes beside no suspect that has the
-    /// process to itself; the caller must not hold that permit, or a suspect that waits would block both.
+    /// Returns whether the codec of this handler has to prepare for the delivery. This decodes beside no orphaned row that has the
+    /// process to itself; the caller must not hold that permit, or an orphaned row that waits would block both.
     pub(crate) async fn is_unprepared(&self, route: &Route<S>, delivery: &Delivery) -> bool {
-        let _beside = self.suspect_lock.direct().await;
+        let _beside = self.isolation_lock.direct().await;
         let decoded = self.decode_for(route, delivery);
         let is_unprepared = matches!(decoded, Err(NoJob::Unprepared));
         dropped("a message", decoded);
@@ -89,22 +89,22 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Checks whether the delivery can be accepted at all.
-    pub(crate) fn limit(&self, delivery: &Delivery) -> Result<(), Unfit> {
+    pub(crate) fn limit(&self, delivery: &Delivery) -> Result<(), Undeliverable> {
         if let Some(why) = delivery.unrepresentable() {
-            return Err(Unfit::new(Reason::Unrepresentable, why));
+            return Err(Undeliverable::new(Reason::Unrepresentable, why));
         }
         let (size, limit) = (delivery.payload().len(), self.settings.max_payload);
         if size > limit {
             let text = format!("the payload has {size} bytes, and the limit is {limit}: raise `.max_payload(..)`");
-            return Err(Unfit::new(Reason::TooLarge, text));
+            return Err(Undeliverable::new(Reason::TooLarge, text));
         }
         if let Some(header) = self.routes.ambiguous(delivery) {
             let text =
                 format!("it has several headers `{header}`, with different values, so its event type is not known");
-            return Err(Unfit::new(Reason::Undecodable, text));
+            return Err(Undeliverable::new(Reason::Undecodable, text));
         }
         if let Some(Err(why)) = &delivery.rare().cloud_event {
-            return Err(Unfit::new(Reason::Undecodable, why));
+            return Err(Undeliverable::new(Reason::Undecodable, why));
         }
         Ok(())
     }

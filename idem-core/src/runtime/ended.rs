@@ -37,7 +37,7 @@ pub(crate) enum Ended {
 /// `record` (`inbox/record.rs`) has the times.
 pub(crate) enum Wait {
     /// It has met no problem of its own: the next try can start at once, or at the end of an outage, of a pause of the worker
-    /// or of the run of a suspect.
+    /// or of the run of an orphaned row.
     Free,
     /// Another transaction holds its claim, or that of a local message.
     Claim,
@@ -137,7 +137,7 @@ impl From<NoJob> for Ended {
     /// Returns what becomes of a message that cannot be decoded.
     fn from(why: NoJob) -> Self {
         match why {
-            NoJob::Unfit(unfit) => Self::Failed(Failure::unfit(unfit)),
+            NoJob::Undeliverable(undeliverable) => Self::Failed(Failure::undeliverable(undeliverable)),
             NoJob::Unprepared => Self::Park(Wait::Codec),
         }
     }

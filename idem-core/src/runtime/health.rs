@@ -1,5 +1,5 @@
-//! The health of a worker, and of several together. The brake, which pauses consumption when too many messages of a queue become
-//! dead letters.
+//! The health of a worker, and of several together. The kill switch, which pauses consumption when too many messages of a queue
+//! become dead letters.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl Health {
     }
 
     /// Returns why the worker has paused consumption by itself, if it has: no handler could be called for too many of
-    /// the last deliveries, see [`unfit_limit`](crate::Worker::unfit_limit). The pause lasts until
+    /// the last deliveries, see [`undeliverable_limit`](crate::Worker::undeliverable_limit). The pause lasts until
     /// [`resume`](Self::resume) or until the worker is restarted. Of several workers: the reason of the first that has.
     pub fn paused(&self) -> Option<String> {
         self.0.iter().find_map(|state| state.paused.borrow().clone())
@@ -190,8 +190,8 @@ impl Health {
 
 /// Pauses consumption if too many of the last deliveries had no handler, no key or no readable payload, and none of the
 /// others was processed or stored. In that case the worker's configuration is wrong, not the messages.
-pub(crate) struct Brake {
-    /// The number of unfit deliveries, and the size of the window. `None` disables the limit.
+pub(crate) struct KillSwitch {
+    /// The number of undeliverable deliveries, and the size of the window. `None` disables the limit.
     limit: Option<(usize, usize)>,
     last: Mutex<VecDeque<Seen>>,
     health: Health,
@@ -200,31 +200,31 @@ pub(crate) struct Brake {
 /// The kind of a delivery in the window.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
-    Unfit,
+    Undeliverable,
     Processed,
     /// A duplicate or a failure, which says nothing about the configuration.
     Other,
 }
 
-impl Brake {
+impl KillSwitch {
     pub(crate) fn new(limit: Option<(usize, usize)>, health: Health) -> Self {
         Self { limit, last: Mutex::default(), health }
     }
 
-    /// Returns whether an unfit delivery must be held now instead of becoming a dead letter.
+    /// Returns whether an undeliverable delivery must be held now instead of becoming a dead letter.
     pub(crate) fn holds(&self, reason: Reason) -> bool {
         counts(reason) && self.health.paused().is_some()
     }
 
-    /// Records a delivery that became a dead letter because it was unfit.
-    pub(crate) fn unfit(&self, reason: Reason, error: &str) {
+    /// Records a delivery that became a dead letter because it was undeliverable.
+    pub(crate) fn undeliverable(&self, reason: Reason, error: &str) {
         let Some((limit, of)) = self.limit else { return };
         if !counts(reason) {
             return self.see(Seen::Other);
         }
-        self.see(Seen::Unfit);
+        self.see(Seen::Undeliverable);
         let mut last = self.last.lock();
-        let unfits = last.iter().filter(|seen| **seen == Seen::Unfit).count();
+        let unfits = last.iter().filter(|seen| **seen == Seen::Undeliverable).count();
         if unfits < limit || last.contains(&Seen::Processed) {
             return;
         }
@@ -235,7 +235,7 @@ impl Brake {
             "{unfits} of the last {of} deliveries became dead letters because no handler could be called for them, and \
              none was processed or stored. The last one: {reason}, {error}. Check that event types, the `.event_type(..)` \
              header, keys and codec match the producers' messages; the dead letters are in the inbox. Consumption resumes \
-             after `Health::resume` or a restart; `.unfit_limit(..)` sets the limit"
+             after `Health::resume` or a restart; `.undeliverable_limit(..)` sets the limit"
         );
         tracing::error!(why, "consumption pauses");
         self.health.pause(why);
@@ -246,7 +246,7 @@ impl Brake {
         match outcome {
             Outcome::Processed => self.see(Seen::Processed),
             stored if stored.is_stored() => self.see(Seen::Processed),
-            // Already counted by `unfit`.
+            // Already counted by `undeliverable`.
             Outcome::Dead { reason } if counts(*reason) || *reason == Reason::TooLarge => {}
             _ => self.see(Seen::Other),
         }
@@ -291,57 +291,57 @@ mod tests {
         assert!(!Health::of_all([]).is_ready(), "no worker processes messages");
     }
 
-    fn brake(limit: usize, of: usize) -> (Brake, Health) {
+    fn kill_switch(limit: usize, of: usize) -> (KillSwitch, Health) {
         let health = Health::new();
-        (Brake::new(Some((limit, of)), health.clone()), health)
+        (KillSwitch::new(Some((limit, of)), health.clone()), health)
     }
 
-    fn unfit(brake: &Brake) {
-        brake.unfit(Reason::NoKey, "no header");
+    fn undeliverable(kill_switch: &KillSwitch) {
+        kill_switch.undeliverable(Reason::NoKey, "no header");
     }
 
     #[test]
-    fn a_share_of_unfit_deliveries_pauses_and_says_why() {
-        let (brake, health) = brake(3, 5);
+    fn a_share_of_undeliverable_deliveries_pauses_and_says_why() {
+        let (kill_switch, health) = kill_switch(3, 5);
         for outcome in [Outcome::Duplicate, Outcome::Dead { reason: Reason::Exhausted }] {
-            unfit(&brake);
+            undeliverable(&kill_switch);
             assert_eq!(health.paused(), None);
-            brake.fit(&outcome);
+            kill_switch.fit(&outcome);
         }
-        unfit(&brake);
+        undeliverable(&kill_switch);
         let why = health.paused().unwrap();
         assert!(why.contains("3 of the last 5") && why.contains("no key") && why.contains("no header"), "{why}");
-        assert!(brake.holds(Reason::NoKey) && !brake.holds(Reason::TooLarge));
+        assert!(kill_switch.holds(Reason::NoKey) && !kill_switch.holds(Reason::TooLarge));
         health.resume();
-        assert!(!brake.holds(Reason::NoKey));
-        unfit(&brake);
+        assert!(!kill_switch.holds(Reason::NoKey));
+        undeliverable(&kill_switch);
         assert_eq!(health.paused(), None, "it counts from the start");
     }
 
     #[test]
     fn one_that_was_processed_among_them_keeps_it_going() {
-        let (brake, health) = brake(3, 5);
+        let (kill_switch, health) = kill_switch(3, 5);
         for n in 0..50 {
-            unfit(&brake);
+            undeliverable(&kill_switch);
             if n % 4 == 0 {
-                brake.fit(&Outcome::Processed);
+                kill_switch.fit(&Outcome::Processed);
             }
         }
         assert_eq!(health.paused(), None);
-        (0..5).for_each(|_| unfit(&brake));
+        (0..5).for_each(|_| undeliverable(&kill_switch));
         assert!(health.paused().is_some(), "the good one is long ago");
     }
 
     #[test]
     fn processed_ones_that_fill_the_window_pass_out_of_it() {
-        let (brake, health) = brake(3, 5);
-        (0..50).for_each(|_| brake.fit(&Outcome::Processed));
-        (0..4).for_each(|_| unfit(&brake));
+        let (kill_switch, health) = kill_switch(3, 5);
+        (0..50).for_each(|_| kill_switch.fit(&Outcome::Processed));
+        (0..4).for_each(|_| undeliverable(&kill_switch));
         assert_eq!(health.paused(), None, "one of the last five was processed");
-        brake.fit(&Outcome::Processed);
-        (0..4).for_each(|_| unfit(&brake));
+        kill_switch.fit(&Outcome::Processed);
+        (0..4).for_each(|_| undeliverable(&kill_switch));
         assert_eq!(health.paused(), None, "another one was");
-        unfit(&brake);
+        undeliverable(&kill_switch);
         assert!(health.paused().is_some());
     }
 }

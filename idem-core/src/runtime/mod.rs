@@ -7,9 +7,9 @@
 //! | `ended` | the result of one try of a message, and why it waits for the next one |
 //! | `key_queue` | waiters for a key, and the keys of a delivery |
 //! | `leases` | the leases of inbox rows, and their extension |
-//! | `suspect_lock` | isolates suspects from other work; how long they may wait for that |
+//! | `isolation_lock` | isolates orphaned rows from other work; how long they may wait for that |
 //! | `batch_throttle` | the size of batches, and how many run at once |
-//! | `running` | the work that runs, and when suspects do not wait for it |
+//! | `running` | the work that runs, and when orphaned rows do not wait for it |
 //! | `outage` | the availability of the database |
 //! | `persist` | failed statements, repeated and refused writes; delays, and what is done seldom |
 //! | `outbox` | watches the outbox to which handlers stage messages |
@@ -22,6 +22,7 @@ mod decode;
 mod defect;
 mod ended;
 mod health;
+mod isolation_lock;
 mod key_queue;
 mod leases;
 mod outage;
@@ -31,17 +32,16 @@ mod pipeline;
 mod running;
 mod settings;
 mod settle;
-mod suspect_lock;
 
 pub use health::Health;
-pub use suspect_lock::SuspectLock;
+pub use isolation_lock::IsolationLock;
 
 pub(crate) use decode::Preparing;
 pub(crate) use ended::{Ended, InRow, Wait};
+pub(crate) use isolation_lock::{Direct, Isolated};
 pub(crate) use key_queue::{KeyTicket, KeyTickets};
 pub(crate) use outage::within;
 pub(crate) use persist::{Refused, busy_wait, growing_waits, hold_wait, jittered, refused_wait, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
-pub(crate) use suspect_lock::{Direct, Isolated};

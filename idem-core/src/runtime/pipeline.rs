@@ -14,14 +14,14 @@ use crate::{Key, Lag, Source, Store};
 use super::batch_throttle::BatchThrottle;
 use super::decode::Preparations;
 use super::defect::Defect;
-use super::health::{Brake, Health};
+use super::health::{Health, KillSwitch};
+use super::isolation_lock::IsolationLock;
 use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
 use super::outbox::OutboxGate;
 use super::persist::Rate;
 use super::settings::Settings;
-use super::suspect_lock::SuspectLock;
 
 /// The state that all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
@@ -35,7 +35,7 @@ pub(crate) struct Pipeline<S: Store> {
     /// The keys in progress. Deliveries of one key run one at a time.
     pub(crate) key_locks: KeyQueue,
     pub(crate) throttle: BatchThrottle,
-    pub(crate) suspect_lock: SuspectLock,
+    pub(crate) isolation_lock: IsolationLock,
     /// The rows of the inbox that wait here for their run.
     pub(crate) leases: Leases,
     /// The rows of the inbox that wait here for something else.
@@ -50,7 +50,7 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) own_statements: Mutex<()>,
     pub(crate) outage: Arc<Outage>,
     pub(crate) health: Health,
-    pub(crate) brake: Brake,
+    pub(crate) kill_switch: KillSwitch,
     pub(crate) defect: Defect,
     pub(crate) metrics: ConsumerMetrics,
     /// Reads the number of messages that wait at the broker. `None` while there is no subscription that reports it.
@@ -93,7 +93,7 @@ impl<S: Store> Pipeline<S> {
             outbox: outbox.map(OutboxGate::new),
             key_locks: KeyQueue::default(),
             throttle: BatchThrottle::new(settings.batch),
-            suspect_lock: settings.suspect_lock.clone(),
+            isolation_lock: settings.isolation_lock.clone(),
             leases: Leases::default(),
             parked_rows: ParkedRows::default(),
             left_to_callers: Rate::default(),
@@ -101,7 +101,7 @@ impl<S: Store> Pipeline<S> {
             preparations: Arc::default(),
             own_statements: Mutex::default(),
             outage: Arc::new(Outage::new(health.clone(), unsettled)),
-            brake: Brake::new(settings.unfit_limit, health.clone()),
+            kill_switch: KillSwitch::new(settings.undeliverable_limit, health.clone()),
             health,
             defect: Defect::default(),
             metrics: ConsumerMetrics::new(&consumer),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::routes::RouteBy;
 use crate::{DeliveryOrder, Error, Observed, RetryPolicy};
 
-use super::suspect_lock::SuspectLock;
+use super::isolation_lock::IsolationLock;
 
 /// Called with each delivery and its outcome.
 pub(crate) type Observer = Arc<dyn Fn(Observed<'_>) + Send + Sync>;
@@ -36,14 +36,14 @@ pub(crate) struct Settings {
     pub(crate) fan_out: bool,
     pub(crate) cloud_events: bool,
     pub(crate) allow_unregistered_rows: bool,
-    /// Consumption pauses if this many of so many last deliveries are unfit.
-    pub(crate) unfit_limit: Option<(usize, usize)>,
+    /// Consumption pauses if this many of so many last deliveries are undeliverable.
+    pub(crate) undeliverable_limit: Option<(usize, usize)>,
     /// How many messages of the outbox may wait to be published.
     pub(crate) backlog: Option<u64>,
     /// How long no relay may be alive until the worker is unready.
     pub(crate) relay_patience: Duration,
     pub(crate) observe: Option<Observer>,
-    pub(crate) suspect_lock: SuspectLock,
+    pub(crate) isolation_lock: IsolationLock,
 }
 
 impl Default for Settings {
@@ -68,11 +68,11 @@ impl Default for Settings {
             fan_out: false,
             cloud_events: false,
             allow_unregistered_rows: false,
-            unfit_limit: Some((50, 100)),
+            undeliverable_limit: Some((50, 100)),
             backlog: None,
             relay_patience: Duration::from_secs(60),
             observe: None,
-            suspect_lock: SuspectLock::process(),
+            isolation_lock: IsolationLock::process(),
         }
     }
 }
@@ -106,9 +106,9 @@ impl Settings {
         if self.inbox { 0 } else { self.concurrency }
     }
 
-    /// Returns how many batches of deliveries are stored at once, and how many single deliveries besides, which are unfit or held
-    /// up. In inbox mode all deliveries are stored, otherwise only redelivered ones. One batch is written while another waits for
-    /// its commit; more connections would only make the batches smaller.
+    /// Returns how many batches of deliveries are stored at once, and how many single deliveries besides, which are undeliverable
+    /// or held up. In inbox mode all deliveries are stored, otherwise only redelivered ones. One batch is written while another
+    /// waits for its commit; more connections would only make the batches smaller.
     pub(crate) fn stored_at_once(&self) -> usize {
         if self.inbox { 2 } else { 1 }
     }
@@ -186,10 +186,12 @@ impl Settings {
                 "`.handler_timeout(..)`, `.prepare_timeout(..)`, `.lease_duration(..)` and `.poll_interval(..)` must be longer than zero",
             );
         }
-        if let Some((limit, of)) = self.unfit_limit
+        if let Some((limit, of)) = self.undeliverable_limit
             && !(1..=of).contains(&limit)
         {
-            return refuse("`.unfit_limit(limit, of)` needs a limit from 1 to `of`; `.no_unfit_limit()` turns it off");
+            return refuse(
+                "`.undeliverable_limit(limit, of)` needs a limit from 1 to `of`; `.no_undeliverable_limit()` turns it off",
+            );
         }
         Ok(())
     }

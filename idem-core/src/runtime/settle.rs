@@ -1,6 +1,6 @@
 //! Reports the outcome of a delivery: to the broker, the metrics, the log and the observer.
 //!
-//! It is also reported to the brake: it shows that deliveries can be handled.
+//! It is also reported to the kill switch: it shows that deliveries can be handled.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;

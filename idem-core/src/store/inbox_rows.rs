@@ -33,9 +33,9 @@ pub trait InboxRows: Transactions {
         state: ClaimState,
     ) -> impl Future<Output = Answer<Vec<bool>>> + Send;
 
-    /// Returns the pending work of these handlers. A suspect that another transaction has locked runs, even if its lease has ended,
-    /// and is no pending work. It is cheap with any number of rows, because every poll calls it. `since`: only rows that became
-    /// due since then, for a store that has to skip deleted entries before it finds existing ones.
+    /// Returns the pending work of these handlers. An orphaned row that another transaction has locked runs, even if its lease
+    /// has ended, and is no pending work. It is cheap with any number of rows, because every poll calls it. `since`: only rows
+    /// that became due since then, for a store that has to skip deleted entries before it finds existing ones.
     fn poll_due(
         &self,
         handlers: &[HandlerId],

@@ -14,7 +14,7 @@ pub enum RowKind {
     /// Orphaned rows, which may have ended a process or a connection: 1 start, or none and at least 2 lost connections.
     /// No other row may run in the process. A killed process leaves many such rows, so direct deliveries continue while
     /// they run.
-    Suspect,
+    Orphan,
     /// Orphaned rows with 2 or 3 starts, the second of them without other rows at the same time. Nothing else may run
     /// in the process.
     Alone,
@@ -40,7 +40,7 @@ pub struct LookBack {
     /// For ordinary rows.
     pub ordinary: Option<Duration>,
     /// For orphaned rows.
-    pub suspect: Option<Duration>,
+    pub orphan: Option<Duration>,
 }
 
 impl TakeLimit {
@@ -57,7 +57,7 @@ pub struct DueRows {
     /// An ordinary row is due.
     pub ordinary: bool,
     /// An orphaned row is due, with which no other row may run.
-    pub suspect: bool,
+    pub orphan: bool,
     /// An orphaned row is due, with which nothing may run.
     pub alone: bool,
     /// A crashed row has to become a dead letter.

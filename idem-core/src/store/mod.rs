@@ -40,7 +40,7 @@ pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-pub use crate::outbox::Bell;
+pub use crate::outbox::Notifier;
 pub use call_keys::next_provider_key;
 pub(crate) use call_keys::{digest, first_provider_key};
 pub(crate) use calls::called_for;

@@ -105,7 +105,7 @@ impl<'a> Entry<'a> {
     }
 
     /// A message that can never be passed to this handler. It is known by the hash of everything that makes it up.
-    fn unfit(handler: HandlerId, delivery: &'a Delivery, failure: Failure) -> Self {
+    fn undeliverable(handler: HandlerId, delivery: &'a Delivery, failure: Failure) -> Self {
         let identity = Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_keyless(delivery) };
         Self::new(identity, delivery, failure)
     }
@@ -166,12 +166,12 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Returns the entry of a delivery that can never be passed to a handler.
-    pub(crate) fn unfit<'a>(&self, delivery: &'a Delivery, failure: Failure) -> Entry<'a> {
+    pub(crate) fn undeliverable<'a>(&self, delivery: &'a Delivery, failure: Failure) -> Entry<'a> {
         let handler = self.routes.find(delivery).map_or(self.routes.nobody, |route| {
             Span::current().record("idem.handler", route.handler.facts().name);
             route.id
         });
-        Entry::unfit(handler, delivery, failure)
+        Entry::undeliverable(handler, delivery, failure)
     }
 
     /// Decodes a delivery and computes its key for each of these handlers. Returns their entries, in claim order: a message
@@ -182,7 +182,9 @@ impl<S: Store> Pipeline<S> {
         for route in routes {
             match self.limit(delivery).map_err(NoJob::from).and_then(|()| self.decode_for(route, delivery)) {
                 Ok(work) => entries.push(Entry::due(work.identity, delivery)),
-                Err(NoJob::Unfit(unfit)) => entries.push(Entry::unfit(route.id, delivery, Failure::unfit(unfit))),
+                Err(NoJob::Undeliverable(undeliverable)) => {
+                    entries.push(Entry::undeliverable(route.id, delivery, Failure::undeliverable(undeliverable)))
+                }
                 Err(NoJob::Unprepared) => is_unprepared = true,
             }
         }

@@ -92,10 +92,10 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Takes messages over in one transaction. The error parks all of them. A delivery for which no handler can be called waits
-    /// while the brake holds such deliveries.
+    /// while the kill switch holds such deliveries.
     async fn store_together(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Ended> {
-        let unfit = unfit(entries);
-        if unfit.is_some_and(|(reason, _)| self.brake.holds(reason)) {
+        let undeliverable = undeliverable(entries);
+        if undeliverable.is_some_and(|(reason, _)| self.kill_switch.holds(reason)) {
             return Err(Ended::Park(Wait::Free));
         }
         // The same one for all of them.
@@ -130,8 +130,8 @@ impl<S: Store> Pipeline<S> {
         if entries.iter().zip(&taken).any(is_due) {
             self.wake_inbox();
         }
-        if let Some((reason, error)) = unfit {
-            self.brake.unfit(reason, error);
+        if let Some((reason, error)) = undeliverable {
+            self.kill_switch.undeliverable(reason, error);
         }
         Ok(taken)
     }
@@ -202,8 +202,8 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// Returns why no handler can be called for a delivery. A replayed one says nothing about those that arrive now.
-fn unfit<'e>(entries: &'e [Entry<'_>]) -> Option<(Reason, &'e str)> {
-    let is_unfit = |entry: &Entry<'_>| entry.replaces.is_none() && !entry.identity.has_key();
-    let first = entries.first().filter(|_| entries.iter().all(is_unfit))?;
+fn undeliverable<'e>(entries: &'e [Entry<'_>]) -> Option<(Reason, &'e str)> {
+    let is_undeliverable = |entry: &Entry<'_>| entry.replaces.is_none() && !entry.identity.has_key();
+    let first = entries.first().filter(|_| entries.iter().all(is_undeliverable))?;
     Some((first.failure.next.err()?, first.failure.error.as_str()))
 }

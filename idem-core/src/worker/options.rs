@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::routes::RouteBy;
-use crate::runtime::{Settings, SuspectLock};
+use crate::runtime::{IsolationLock, Settings};
 use crate::{DeliveryOrder, Observed, RetryPolicy, Source, Store, Worker};
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
@@ -177,11 +177,11 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # use idem_core::{Source, Store, Worker};
     /// # fn add<S: Store>(store: S, orders: impl Source) {
     /// // A small queue, on which ten bad messages in a row are no accident.
-    /// let worker = Worker::new("billing", store, orders).unfit_limit(10, 10);
+    /// let worker = Worker::new("billing", store, orders).undeliverable_limit(10, 10);
     /// # }
     /// ```
-    pub fn unfit_limit(self, limit: usize, of: usize) -> Self {
-        self.set(|settings| settings.unfit_limit = Some((limit, of)))
+    pub fn undeliverable_limit(self, limit: usize, of: usize) -> Self {
+        self.set(|settings| settings.undeliverable_limit = Some((limit, of)))
     }
 
     /// Disables the kill switch: each delivery for which no handler can be called becomes a dead letter, however many
@@ -191,11 +191,11 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # use idem_core::{Source, Store, Worker};
     /// # fn add<S: Store>(store: S, events: impl Source) {
     /// // Most messages of this queue are of types that no handler takes, and are kept as dead letters.
-    /// let worker = Worker::new("audit", store, events).no_unfit_limit();
+    /// let worker = Worker::new("audit", store, events).no_undeliverable_limit();
     /// # }
     /// ```
-    pub fn no_unfit_limit(self) -> Self {
-        self.set(|settings| settings.unfit_limit = None)
+    pub fn no_undeliverable_limit(self) -> Self {
+        self.set(|settings| settings.undeliverable_limit = None)
     }
 
     /// Calls this function with each delivery, or run from the inbox, and its outcome, after the delivery was settled: if several
@@ -217,10 +217,10 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self.set(|settings| settings.observe = Some(Arc::new(observer)))
     }
 
-    /// Acts as a separate process: see [`SuspectLock`].
+    /// Acts as a separate process: see [`IsolationLock`].
     #[doc(hidden)]
-    pub fn suspect_lock(self, suspect_lock: SuspectLock) -> Self {
-        self.set(|settings| settings.suspect_lock = suspect_lock)
+    pub fn isolation_lock(self, isolation_lock: IsolationLock) -> Self {
+        self.set(|settings| settings.isolation_lock = isolation_lock)
     }
 
     /// Sets how many deliveries are processed at once, each on its own connection, from 1 to 65535; 16 by default. The

@@ -152,15 +152,15 @@ async fn an_application_stages_in_its_own_transaction() {
     outbox.stage(&mut tx, []).await.unwrap();
     assert_eq!(world.number(STAGED).await, 0, "it is not committed");
     tx.commit().await.unwrap();
-    let rung = world.store.facts().bell.listen();
+    let rung = world.store.facts().notifier.listen();
     outbox.wake();
     assert!(rung.has_changed().unwrap(), "relays of this process are woken");
     let query = "SELECT convert_from(payload, 'UTF8') FROM outbox_messages ORDER BY id";
     let staged: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut world.other).await.unwrap();
     assert_eq!(staged, ["kept 1", "kept 2", "kept 3"]);
     let mut tx = own.begin().await.unwrap();
-    let unfit = outbox.stage(&mut tx, [Outgoing::new("orders", ""), Outgoing::new("a\0", "")]).await;
-    let Err(Error::Config(why)) = unfit else { panic!("{unfit:?}") };
+    let undeliverable = outbox.stage(&mut tx, [Outgoing::new("orders", ""), Outgoing::new("a\0", "")]).await;
+    let Err(Error::Config(why)) = undeliverable else { panic!("{undeliverable:?}") };
     assert!(why.contains("message 1") && why.contains("destination"), "{why}");
     assert_eq!(world.number(STAGED).await, 3);
 }

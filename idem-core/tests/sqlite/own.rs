@@ -25,7 +25,7 @@ async fn an_application_claims_and_stages_in_its_own_transaction() {
         }
         assert_eq!(world.count(STAGED).await, expected);
     }
-    let rung = store.facts().bell.listen();
+    let rung = store.facts().notifier.listen();
     outbox.wake();
     assert!(rung.has_changed().unwrap(), "relays of this process are woken");
     for (text, expected) in [("1", OwnClaim::Duplicate), ("2", OwnClaim::Conflict)] {

@@ -57,7 +57,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, since: LookBack) -> Result<DueRows, StoreError> {
         self.tap.before("poll_due", &[]).await?;
         self.tap.looks_back("poll for rows", since.ordinary);
-        self.tap.looks_back("poll for suspects", since.suspect);
+        self.tap.looks_back("poll for orphaned rows", since.orphan);
         self.within.poll_due(handlers, lease, since).await
     }
 
@@ -71,7 +71,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     ) -> Result<Vec<Row>, StoreError> {
         let look = match kind {
             RowKind::Ordinary => "take of rows",
-            RowKind::Suspect | RowKind::Alone => "take of a suspect",
+            RowKind::Orphan | RowKind::Alone => "take of an orphaned row",
         };
         let step = self.begins_any("taken").await;
         self.tap.looks_back(look, limit.since);

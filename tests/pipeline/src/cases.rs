@@ -52,8 +52,8 @@ macro_rules! pipeline_suite {
             // drain
             a_drain_releases_what_waits_to_run_alone
             // long outages
-            a_batch_calls_no_more_handlers_once_a_suspect_waits
-            a_batch_that_is_put_off_gives_its_connection_to_the_suspect
+            a_batch_calls_no_more_handlers_once_an_orphan_waits
+            a_batch_that_is_put_off_gives_its_connection_to_the_orphan
         }
     };
     ($world:ty, inbox batch) => {
@@ -110,7 +110,7 @@ macro_rules! pipeline_suite {
             another_copy_of_a_message_calls_under_another_key
             another_message_without_a_position_is_charged
             a_conflict_that_is_replayed_under_another_key_is_charged
-            an_unfit_message_that_is_replayed_behind_a_restored_backup_is_charged_once
+            an_undeliverable_message_that_is_replayed_behind_a_restored_backup_is_charged_once
             a_redelivered_message_with_an_order_is_charged_once_behind_a_restored_backup
             a_row_that_is_left_to_its_call_has_the_key_of_its_message
             a_renamed_handler_calls_under_the_same_keys
@@ -128,14 +128,14 @@ macro_rules! pipeline_suite {
             a_call_that_begins_too_late_is_told_of_and_begins_later
             a_call_behind_a_question_that_begins_too_late_begins_later
             a_drain_behind_the_take_of_a_call_makes_none
-            a_call_behind_a_question_is_made_beside_no_suspect
+            a_call_behind_a_question_is_made_beside_no_orphan
             an_answer_under_a_key_that_was_replaced_is_told_of
             an_answer_whose_message_is_gone_is_told_of
             a_preparation_that_outlasts_the_lease_of_a_call_gives_its_row_back
             a_codec_that_forgets_its_preparation_for_a_call_is_told_of
             a_full_outbox_keeps_calls_waiting
-            a_suspect_with_the_process_to_itself_keeps_calls_waiting
-            a_suspect_that_needs_the_process_to_itself_waits_for_calls
+            an_orphan_with_the_process_to_itself_keeps_calls_waiting
+            an_orphan_that_needs_the_process_to_itself_waits_for_calls
             // delivery order by key
             a_key_keeps_its_order_over_failures
             a_time_that_an_error_names_is_no_longer_than_the_policy_allows_in_an_order
@@ -172,10 +172,10 @@ macro_rules! pipeline_suite {
             a_worker_looks_back_to_its_last_search_and_at_times_at_everything
             a_worker_takes_the_rows_that_its_last_take_has_left_without_a_search_of_everything
             // patience
-            a_suspect_whose_look_hangs_waits_no_longer_than_the_drain
+            an_orphan_whose_look_hangs_waits_no_longer_than_the_drain
             // long outages
-            a_suspect_whose_fetch_hangs_in_an_outage_stops_no_worker_of_another_database
-            an_outage_while_a_suspect_runs_delays_no_later_suspect
+            an_orphan_whose_fetch_hangs_in_an_outage_stops_no_worker_of_another_database
+            an_outage_while_an_orphan_runs_delays_no_later_orphan
             // copies
             copies_of_a_slow_message_cost_no_lane
             a_copy_of_a_message_that_runs_elsewhere_costs_no_lane

@@ -8,7 +8,7 @@ use idem_conformance::store::World;
 use idem_conformance::{soon, until};
 
 use super::line::{Line, sorted};
-use super::long_outages::suspect_alone;
+use super::long_outages::orphan_alone;
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
@@ -57,9 +57,9 @@ pub async fn a_drain_releases_what_waits_for_a_lane_at_once<W: World>(world: W) 
 }
 
 /// It may have the process to itself for as long as its handler takes. Another worker has the messages before that.
-pub async fn a_drain_beside_a_suspect_releases_what_waits<W: World>(world: W) {
+pub async fn a_drain_beside_an_orphan_releases_what_waits<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = suspect_alone(&line, Settings { concurrency: 3, ..Settings::default() }).await;
+    let worker = orphan_alone(&line, Settings { concurrency: 3, ..Settings::default() }).await;
     let waiting = ["a", "b", "c"];
     for (n, id) in waiting.iter().enumerate() {
         line.publish(Order::ok(id));
@@ -72,7 +72,7 @@ pub async fn a_drain_beside_a_suspect_releases_what_waits<W: World>(world: W) {
     // What comes again is stored first, which is an outcome unless every message is stored.
     let each = if line.world.inbox() { 1 } else { 2 };
     line.run(1 + each * waiting.len()).await;
-    for id in ["suspect", "a", "b", "c"] {
+    for id in ["orphan", "a", "b", "c"] {
         assert_eq!((line.effects(id).await, line.desk.runs(id)), (1, 1), "{id}");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
 use idem_core::{
-    Codec, Inbox, Json, NoHandlers, Observed, Outcome, Source, Store, SubscribeOptions, SuspectLock, WithHandlers,
+    Codec, Inbox, IsolationLock, Json, NoHandlers, Observed, Outcome, Source, Store, SubscribeOptions, WithHandlers,
     Worker,
 };
 use tokio::sync::{oneshot, watch};
@@ -201,11 +201,11 @@ impl<W: World> Line<W> {
             .shutdown_timeout(settings.drain)
             .order(settings.order)
             .relay_patience(settings.relay_patience)
-            .suspect_lock(settings.gate.unwrap_or_else(SuspectLock::new))
+            .isolation_lock(settings.gate.unwrap_or_else(IsolationLock::new))
             .observe(observe);
-        let worker = match settings.unfit_limit {
-            Some((limit, of)) => worker.unfit_limit(limit, of),
-            None => worker.no_unfit_limit(),
+        let worker = match settings.undeliverable_limit {
+            Some((limit, of)) => worker.undeliverable_limit(limit, of),
+            None => worker.no_undeliverable_limit(),
         };
         let worker = match settings.backlog {
             Some(backlog) => worker.backlog(backlog),

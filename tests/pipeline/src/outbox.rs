@@ -65,11 +65,11 @@ pub async fn a_nested_rollback_keeps_what_was_staged<W: World>(world: W) {
 /// A message that no broker can carry is a failure of the handler, and nothing of its run is left.
 pub async fn a_message_that_cannot_be_sent_is_a_failure<W: World>(world: W) {
     let staging = Staging::new(world).await;
-    staging.publish("Staging", Order::ok("unfit"));
+    staging.publish("Staging", Order::ok("undeliverable"));
     staging.run(5).await;
     let dead = staging.0.one_dead().await;
     assert!(dead.error.contains("the name of a header has a control character"), "{}", dead.error);
-    assert_eq!((staging.staged().await.len(), staging.0.effects("unfit").await), (0, 0));
+    assert_eq!((staging.staged().await.len(), staging.0.effects("undeliverable").await), (0, 0));
 }
 
 /// Two messages with one id are copies to their consumers, and NATS keeps only one of them.

@@ -50,8 +50,8 @@ impl<W: World> Handler for Stages<W> {
             outbox.publish("orders.paid", &n.to_string())?;
         }
         Orders::<W>::handle(order, (desk, delivery, Extracted::default()), tx).await?;
-        let unfit = if id == "unfit" { "a\nb" } else { "place" };
-        outbox.publish("orders.paid", &format!("{id} 2"))?.key(&id).header(unfit, "2");
+        let undeliverable = if id == "undeliverable" { "a\nb" } else { "place" };
+        outbox.publish("orders.paid", &format!("{id} 2"))?.key(&id).header(undeliverable, "2");
         if id == "one id" {
             outbox.publish("orders.paid", "")?.id(Uuid::nil());
             outbox.publish("invoices", "")?.id(Uuid::nil());

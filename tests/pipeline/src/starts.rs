@@ -11,7 +11,7 @@ use uuid::Uuid;
 use idem_conformance::store::World;
 use idem_conformance::{soon, until};
 
-use super::crashes::{never_runs, schedule, suspect_for};
+use super::crashes::{never_runs, orphan_for, schedule};
 use super::faulty::Do;
 use super::line::Line;
 use super::orders::{Act, Order};
@@ -23,9 +23,9 @@ fn no_answer() -> Do {
 
 /// The start may be counted, and is charged if the process ends before the row is found. So nothing that could end it
 /// starts before.
-pub async fn a_suspect_whose_fetch_has_no_answer_is_isolated_until_it_is_found<W: World>(world: W) {
+pub async fn an_orphan_whose_fetch_has_no_answer_is_isolated_until_it_is_found<W: World>(world: W) {
     let line = Line::new(world).await;
-    suspect_for(&line, 2, Duration::ZERO).await;
+    orphan_for(&line, 2, Duration::ZERO).await;
     let (searched, open) = (watch::Sender::new(false), watch::Sender::new(false));
     let (told, gate, taken) = (searched.clone(), open.subscribe(), AtomicBool::new(false));
     let hook = move |method: &'static str, _: &[u8]| match method {
@@ -45,7 +45,7 @@ pub async fn a_suspect_whose_fetch_has_no_answer_is_isolated_until_it_is_found<W
     line.desk.go.send_replace(true);
     assert_eq!(line.outcomes(2).await, ["processed", "processed"]);
     worker.stop().await;
-    assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
+    assert_eq!((line.effects("orphan").await, line.effects("neighbour").await), (1, 1));
 }
 
 /// A worker was paused beyond the lease of a row, and another process has taken it. A start that stays counted would
@@ -72,8 +72,7 @@ pub async fn a_start_whose_lease_was_lost_is_refunded_once<W: World>(world: W) {
     let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
     line.world.run(&format!("UPDATE {table} SET {due}")).await;
     let (handlers, limit) = ([handler], TakeLimit::rows(1));
-    let taken_again =
-        line.store.take(&handlers, RowKind::Suspect, limit, Uuid::new_v4(), hour).await.unwrap().remove(0);
+    let taken_again = line.store.take(&handlers, RowKind::Orphan, limit, Uuid::new_v4(), hour).await.unwrap().remove(0);
     open.send_replace(true);
     until(async || line.scheduled().await[0].crash_count <= 1).await;
     assert!(line.store.record_result(&taken_again, &RowResult::GivenBack { due: Duration::ZERO }).await.unwrap());
@@ -102,7 +101,7 @@ pub async fn a_row_that_has_died_elsewhere_is_not_reported_as_processed<W: World
     let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
     line.world.run(&format!("UPDATE {table} SET {due}")).await;
     let (handlers, limit) = ([handler], TakeLimit::rows(1));
-    let taken = line.store.take(&handlers, RowKind::Suspect, limit, Uuid::new_v4(), hour).await.unwrap().remove(0);
+    let taken = line.store.take(&handlers, RowKind::Orphan, limit, Uuid::new_v4(), hour).await.unwrap().remove(0);
     let dead = RowResult::Failed { next: Err(Reason::Permanent), error: "it has failed elsewhere".to_owned() };
     assert!(line.store.record_result(&taken, &dead).await.unwrap());
     open.send_replace(true);

@@ -73,9 +73,9 @@ impl InboxRows for Postgres {
 
     async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, since: LookBack) -> Answer<DueRows> {
         let query = self.query(&inbox_sql::poll_due()).bind(ids(handlers)).bind(over(lease));
-        let rows = self.ask(query.bind(back(since.ordinary)).bind(back(since.suspect))).await?;
-        let (ordinary, suspect, alone, crashed): (bool, bool, bool, bool) = rows::one(&rows)?;
-        Ok(DueRows { ordinary, suspect, alone, crashed })
+        let rows = self.ask(query.bind(back(since.ordinary)).bind(back(since.orphan))).await?;
+        let (ordinary, orphan, alone, crashed): (bool, bool, bool, bool) = rows::one(&rows)?;
+        Ok(DueRows { ordinary, orphan, alone, crashed })
     }
 
     async fn take(
@@ -88,7 +88,7 @@ impl InboxRows for Postgres {
     ) -> Answer<Vec<Row>> {
         let which = match kind {
             RowKind::Ordinary => inbox_sql::ORDINARY,
-            RowKind::Suspect => inbox_sql::SUSPECT,
+            RowKind::Orphan => inbox_sql::ORPHAN,
             RowKind::Alone => inbox_sql::ALONE,
         };
         let since = back(limit.since);

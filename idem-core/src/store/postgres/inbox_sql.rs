@@ -28,7 +28,7 @@ pub(super) const ORDINARY: &str =
     "i.state IN ('scheduled', 'running') AND i.crash_count = 0 AND i.lost_connections <= 1";
 /// The predicate of the index of rows that may have ended a process or a connection, and those beside which no other row
 /// may run.
-pub(super) const SUSPECT: &str =
+pub(super) const ORPHAN: &str =
     "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count <= 1";
 /// The same for those beside which nothing may run, without the rows that are to be dead-lettered as crashed.
 pub(super) const ALONE: &str = "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count IN (2, 3)";
@@ -94,7 +94,7 @@ pub(super) fn take(which: &str) -> String {
     )
 }
 
-/// A taken row has a start, so it is in the small index of suspects, or in that of calls.
+/// A taken row has a start, so it is in the small index of orphaned rows, or in that of calls.
 pub(super) fn rows_by_token() -> String {
     let taken = |which: &str| {
         format!(
@@ -119,7 +119,7 @@ pub(super) fn poll_due() -> String {
     format!(
         "SELECT {}, {}, {}, {}",
         any(ORDINARY, &format!("{DUE} <= now() AND {}", back("$3::float8")), ""),
-        any(SUSPECT, &format!("{DUE} <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
+        any(ORPHAN, &format!("{DUE} <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
         any(ALONE, &format!("{DUE} <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
         any(
             CRASHED,

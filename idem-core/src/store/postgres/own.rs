@@ -124,7 +124,7 @@ impl StoreOutbox<Postgres> {
         check_transaction(connection.is_in_transaction())?;
         let number = async || self.store.0.outboxes.get(&self.name, self.store.register_outbox(&self.name)).await;
         let outbox = number().await?;
-        let messages = checked(messages, self.store.0.facts.bell.limit(outbox))?;
+        let messages = checked(messages, self.store.0.facts.notifier.limit(outbox))?;
         let mut staged = Staged { outbox, messages };
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
         let mut insert = async |staged: &Staged| {

@@ -95,7 +95,7 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     world.run("ALTER TABLE {schema}.inbox_messages SET UNLOGGED").await;
     // Creating the indexes afterwards is faster than maintaining them; these plans do not use the unique one.
     let indexes = "SELECT indexdef, indexname FROM pg_indexes WHERE schemaname = $1 AND tablename = 'inbox_messages'
-                   AND indexname IN ('inbox_messages_ordinary', 'inbox_messages_suspect', 'inbox_messages_dead')";
+                   AND indexname IN ('inbox_messages_ordinary', 'inbox_messages_orphan', 'inbox_messages_dead')";
     let indexes = sqlx::query_as::<_, (String, String)>(indexes).bind(world.store.0.schema.clone());
     let indexes = indexes.fetch_all(&mut world.connection.ready.conn).await.unwrap();
     assert_eq!(indexes.len(), 3);
@@ -115,16 +115,10 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     let calls = "('{1,2}', 10, gen_random_uuid(), '{30,30}', '{a,b}', 3.2e9)";
     let statements = [
         ("ordinary", inbox_sql::take(inbox_sql::ORDINARY), TAKE, ten, "ordinary"),
-        ("suspect", inbox_sql::take(inbox_sql::SUSPECT), TAKE, ten, "suspect"),
-        (
-            "poll_due",
-            inbox_sql::poll_due(),
-            "(int[], float8, float8, float8)",
-            "('{1,2}', 30, 3.2e9, 3.2e9)",
-            "suspect",
-        ),
-        ("dead_letter_crashed", inbox_sql::dead_letter_crashed(), "(int[], float8)", "('{1,2}', 30)", "suspect"),
-        ("taken", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())", "suspect"),
+        ("orphan", inbox_sql::take(inbox_sql::ORPHAN), TAKE, ten, "orphan"),
+        ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)", "orphan"),
+        ("dead_letter_crashed", inbox_sql::dead_letter_crashed(), "(int[], float8)", "('{1,2}', 30)", "orphan"),
+        ("taken", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())", "orphan"),
         ("called", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())", "calls"),
         ("calls", calls_sql::take(), TAKE_CALLS, calls, "calls"),
     ];
@@ -249,7 +243,7 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
     let statements = [
         ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, BACK, BACK)"),
         ("ordinary", inbox_sql::take(inbox_sql::ORDINARY), TAKE, some),
-        ("suspect", inbox_sql::take(inbox_sql::SUSPECT), TAKE, some),
+        ("orphan", inbox_sql::take(inbox_sql::ORPHAN), TAKE, some),
         ("calls", calls_sql::take(), TAKE_CALLS, calls),
     ];
     for (name, statement, types, values) in statements {

@@ -1,10 +1,10 @@
-//! The statements that are alike in all databases. `"idem_` begins the name of a table, `{now}` is the clock, to which a time in the
-//! database's own unit can be added, and `{greatest}` the function by this name.
+//! The statements that are alike in all databases. `"idem_` begins the name of a table, `{now}` is the clock, to which a time in
+//! the database's own unit can be added, and `{greatest}` the function by this name.
 
 use crate::store::MAX_BREAKS;
 
-/// One statement for every result of a run: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 the delay until the row is
-/// due, $7 the reason if it is dead, $8 the error.
+/// One statement for every result of a run: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 the delay until the row
+/// is due, $7 the reason if it is dead, $8 the error.
 pub(crate) const RECORD_RESULT: &str = r#"
 UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, attempts = attempts + $3,
     crash_count = CASE WHEN $3 > 0 THEN 0 ELSE {greatest}(crash_count - $4, 0) END,
@@ -23,9 +23,9 @@ WHERE id = $1 AND crash_count > 0 AND state <> 'calling'"#;
 pub(crate) const IS_SCHEDULED: &str = r#"
 SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = $1 AND key = $2 AND state <> 'dead'"#;
 
-/// One statement for every result of a call: $3 attempts to add, $4 the answer, $5 the delay, $6 the reason if dead, $7 the error, $8
-/// whether no call can have had an effect, $9 whether the lease is left to end, $10 whether a question has failed. The first
-/// one begins the attempts anew. A row that is only given back keeps the earlier starts: they may have ended processes.
+/// One statement for every result of a call: $3 attempts to add, $4 the answer, $5 the delay, $6 the reason if dead, $7 the
+/// error, $8 whether no call can have had an effect, $9 whether the lease is left to end, $10 whether a question has failed. The
+/// first one begins the attempts anew. A row that is only given back keeps the earlier starts: they may have ended processes.
 ///
 /// An answer is kept also if the lease has ended meanwhile, as in an outage: it is that of the key $11, which the row has until
 /// a person has said that no call under it had an effect.
@@ -79,10 +79,10 @@ pub(crate) const FIND: &str = r#"
 SELECT handler_id, fingerprint, reason FROM "idem_inbox_messages"
 WHERE id = $1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2)"#;
 
-/// Makes a dead row due, unless it needs force ($3) or another key ($4). One that ended processes or connections runs as a suspect
-/// again: breaks is set to 2 to mark it, because starts is reset to 0. A row whose external call may have begun, and that has no
-/// answer, goes back to its call phase, with the key, the time of its first call, and the end of its lease, because its request
-/// may still be on its way.
+/// Makes a dead row due, unless it needs force ($3) or another key ($4). One that ended processes or connections runs as an
+/// orphaned row again: breaks is set to 2 to mark it, because starts is reset to 0. A row whose external call may have begun, and
+/// that has no answer, goes back to its call phase, with the key, the time of its first call, and the end of its lease, because
+/// its request may still be on its way.
 pub(crate) const REPLAY: &str = r#"
 UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0,
     state = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN 'calling' ELSE 'scheduled' END,
@@ -92,7 +92,7 @@ UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_co
         THEN 2 ELSE 0 END,
     reason = NULL, died_at = NULL, asked_at = NULL, key = coalesce($4, key)
 WHERE id = $1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2)
-    AND reason <> 'unresolved' AND (reason <> 'conflict' OR $4 IS NOT NULL) AND ($3 OR reason NOT IN ('committed', 'too old'))
+    AND reason <> 'unresolved' AND (reason <> 'conflict' OR $4 IS NOT NULL) AND ($3 OR reason NOT IN ('committed by its handler', 'too old'))
 RETURNING 1"#;
 
 /// Before [`RENAME`].

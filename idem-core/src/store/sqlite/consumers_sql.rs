@@ -54,7 +54,7 @@ FROM (
     SELECT count(*) AS scheduled, min({due}) FILTER (WHERE {due} <= {now}) AS due
     FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {ordinary}
     UNION ALL SELECT count(*), min({due}) FILTER (WHERE {due} <= {now})
-    FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {suspect}
+    FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {orphan}
     UNION ALL SELECT count(*), min({due}) FILTER (WHERE {due} <= {now})
     FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'calling'
 )"#;

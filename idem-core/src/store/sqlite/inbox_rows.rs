@@ -63,8 +63,8 @@ impl InboxRows for Sqlite {
     async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, _: LookBack) -> Answer<DueRows> {
         let query = self.query(&inbox_sql::poll_due()).bind(ids(handlers)).bind(MAX_STARTS);
         let query = query.bind(millis(lease.saturating_mul(CRASHED_LEASES)));
-        let (ordinary, suspect, alone, crashed) = self.read_one(query).await?;
-        Ok(DueRows { ordinary, suspect, alone, crashed })
+        let (ordinary, orphan, alone, crashed) = self.read_one(query).await?;
+        Ok(DueRows { ordinary, orphan, alone, crashed })
     }
 
     async fn take(

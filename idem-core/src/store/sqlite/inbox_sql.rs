@@ -33,14 +33,14 @@ pub(super) fn has(which: &str) -> String {
 /// The plus takes its affinity from the clock, here and below: otherwise SQLite compares in a way for which it does not search an
 /// index of an expression.
 pub(super) fn poll_due() -> String {
-    let [ordinary, suspect, alone, crashed] = [
+    let [ordinary, orphan, alone, crashed] = [
         "{ordinary} AND {due} <= +{now}",
-        "{suspect} AND crash_count <= 1 AND {due} <= +{now}",
-        "{suspect} AND crash_count > 1 AND crash_count < ?2 AND {due} <= +{now}",
-        "{suspect} AND crash_count >= ?2 AND {due} < {now} - ?3",
+        "{orphan} AND crash_count <= 1 AND {due} <= +{now}",
+        "{orphan} AND crash_count > 1 AND crash_count < ?2 AND {due} <= +{now}",
+        "{orphan} AND crash_count >= ?2 AND {due} < {now} - ?3",
     ]
     .map(has);
-    format!("SELECT {ordinary}, {suspect}, {alone}, {crashed}")
+    format!("SELECT {ordinary}, {orphan}, {alone}, {crashed}")
 }
 
 /// The inner query runs once per handler, so that the index finds its earliest rows, regardless of how many rows are
@@ -50,8 +50,8 @@ pub(super) fn poll_due() -> String {
 pub(super) fn take(kind: RowKind) -> String {
     let kind = match kind {
         RowKind::Ordinary => "{ordinary}",
-        RowKind::Suspect => "{suspect} AND crash_count <= 1",
-        RowKind::Alone => "{suspect} AND crash_count IN (2, 3)",
+        RowKind::Orphan => "{orphan} AND crash_count <= 1",
+        RowKind::Alone => "{orphan} AND crash_count IN (2, 3)",
     };
     let take = r#"
 UPDATE "idem_inbox_messages" SET state = 'running', crash_count = crash_count + 1, locked_until = {now} + ?3, locked_by = ?4
@@ -84,7 +84,7 @@ UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 
     error = ?6 || CASE error WHEN '' THEN '' ELSE '; the error of its last attempt: ' || error END
 WHERE id IN (
     SELECT id FROM "idem_inbox_messages"
-    WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {suspect} AND crash_count >= ?2 AND {due} < {now} - ?3
+    WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {orphan} AND crash_count >= ?2 AND {due} < {now} - ?3
     LIMIT ?5
 )
 RETURNING {row}"#;

@@ -107,7 +107,7 @@ impl StoreOutbox<Sqlite> {
         let outbox = outbox_rows::intern(&self.store, connection, &self.name).await.map_err(failed)?;
         // Behind a statement: sqlx counts in the connection's thread.
         check_transaction(connection.is_in_transaction())?;
-        let messages = checked(messages, self.store.facts.bell.limit(outbox))?;
+        let messages = checked(messages, self.store.facts.notifier.limit(outbox))?;
         let messages: Vec<_> = messages.into_iter().map(|message| (outbox, message)).collect();
         outbox_rows::insert(&self.store, connection, &messages).await.map_err(failed)?;
         self.look_for_relay(outbox);

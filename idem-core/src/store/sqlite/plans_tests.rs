@@ -33,7 +33,7 @@ fn reads_no_table(plan: &str) {
 
 #[tokio::test]
 async fn a_take_reads_for_each_handler_the_earliest_rows_from_an_index_and_sorts_no_more_than_these() {
-    for (kind, index) in [(RowKind::Ordinary, "ordinary"), (RowKind::Suspect, "suspect"), (RowKind::Alone, "suspect")] {
+    for (kind, index) in [(RowKind::Ordinary, "ordinary"), (RowKind::Orphan, "orphan"), (RowKind::Alone, "orphan")] {
         let plan = plan(&inbox_sql::take(kind)).await;
         reads_no_table(&plan);
         let inner = format!("SEARCH i USING INDEX idem_inbox_messages_{index} (handler_id=? AND <expr><?)");
@@ -61,10 +61,10 @@ async fn a_poll_and_dead_lettering_read_indexes_only() {
     let due = plan(&inbox_sql::poll_due()).await;
     reads_no_table(&due);
     assert!(due.contains("messages_ordinary (handler_id=? AND <expr><?)"), "{due}");
-    assert_eq!(due.matches("messages_suspect (handler_id=? AND <expr><?)").count(), 3, "{due}");
+    assert_eq!(due.matches("messages_orphan (handler_id=? AND <expr><?)").count(), 3, "{due}");
     let crashed = plan(inbox_sql::DEAD_LETTER_CRASHED).await;
     reads_no_table(&crashed);
-    assert!(crashed.contains("messages_suspect (handler_id=? AND <expr><?)"), "{crashed}");
+    assert!(crashed.contains("messages_orphan (handler_id=? AND <expr><?)"), "{crashed}");
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn prune_walks_by_the_primary_key() {
 #[tokio::test]
 async fn stats_are_counted_in_indexes() {
     let plan = plan(consumers_sql::STATS).await;
-    for index in ["ordinary (handler_id=?)", "suspect (handler_id=?)", "calls (handler_id=?)", "dead"] {
+    for index in ["ordinary (handler_id=?)", "orphan (handler_id=?)", "calls (handler_id=?)", "dead"] {
         assert!(plan.contains(&format!("COVERING INDEX idem_inbox_messages_{index}")), "{index}: {plan}");
     }
     let rows = plan.lines().filter(|line| line.contains("idem_inbox_messages") && !line.contains("COVERING"));

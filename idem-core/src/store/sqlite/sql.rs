@@ -22,7 +22,7 @@ const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, locked
 /// The predicates of the indexes of ordinary rows, and of rows that may have ended a process or a connection. SQLite uses such an
 /// index only for a statement that repeats its predicate.
 const ORDINARY: &str = "state IN ('scheduled', 'running') AND crash_count = 0 AND lost_connections <= 1";
-const SUSPECT: &str = "state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2)";
+const ORPHAN: &str = "state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2)";
 
 /// When a worker may have the row: the column of these indexes. That of a row that another one has locked is the end of its lease.
 const DUE: &str = "coalesce(locked_until, run_at)";
@@ -43,9 +43,9 @@ impl Prefix {
     }
 
     /// Rewrites a statement, written for the prefix `idem_`, for this prefix. `{now}` is the clock, `{row}` the columns
-    /// that [`row`] reads, `{greatest}` that of its arguments; `{ordinary}`, `{suspect}` and `{due}` are of inbox rows.
+    /// that [`row`] reads, `{greatest}` that of its arguments; `{ordinary}`, `{orphan}` and `{due}` are of inbox rows.
     pub(super) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
-        let text = text.replace("{ordinary}", ORDINARY).replace("{suspect}", SUSPECT).replace("{due}", DUE);
+        let text = text.replace("{ordinary}", ORDINARY).replace("{orphan}", ORPHAN).replace("{due}", DUE);
         let text = text.replace("{row}", ROW).replace("{now}", NOW).replace("{greatest}", "max");
         // Safe: the prefix is validated, and it appears only between double quotes.
         AssertSqlSafe(text.replace("\"idem_", &format!("\"{}", self.0)))

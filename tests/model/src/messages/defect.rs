@@ -22,7 +22,7 @@ crate::defect::defects! {
     UnansweredTakeForgotten: "a take without an answer is forgotten" => StartsCountedOnce,
     StartsNotCounted: "starts are not counted" => KillersEnd,
     OneStartIsOrdinary: "a row with one start is an ordinary row" => InnocentsLive,
-    SuspectBesideDirect: "a suspect keeps out other rows only, from two starts on as well" => InnocentsLive,
+    OrphanBesideDirect: "an orphaned row keeps out other rows only, from two starts on as well" => InnocentsLive,
     NoLock: "a row that may have ended its process takes no lock" => Isolated,
     LockAfterFetch: "such a row is fetched before its process is quiet" => InnocentsLive,
     LockEndsWithTheRun: "the lock ends with the run, before its outcome is written" => Isolated,

@@ -92,7 +92,7 @@ pub(crate) fn of(defect: Defect) -> Scenario {
         Defect::RecordWithoutToken => world(FAILS, Left { losses: 1, ..NONE }),
         Defect::UnansweredTakeForgotten => world(ONCE_ALONE, Left { losses: 1, ..NONE }),
         Defect::OneStartIsOrdinary => world(KILLER, Left { kills: 2, ..NONE }),
-        Defect::SuspectBesideDirect => world(KILLER_COPIES, NONE),
+        Defect::OrphanBesideDirect => world(KILLER_COPIES, NONE),
         Defect::NoLock => world(KILLERS, NONE),
         Defect::LockAfterFetch => world(KILLER_COPIES, NONE),
         Defect::LockEndsWithTheRun => world(KILLER_BESIDE_FAILURE, kill),

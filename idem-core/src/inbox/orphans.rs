@@ -1,4 +1,4 @@
-//! Runs suspects: rows that may have ended their process. The lock comes first, so that nothing runs that they could harm,
+//! Runs orphaned rows: rows that may have ended their process. The lock comes first, so that nothing runs that they could harm,
 //! and then the fetch, which counts the start.
 
 use std::pin::pin;
@@ -10,26 +10,26 @@ use crate::store::{LookBack, RowKind, StoreError, TakeLimit};
 
 use super::runner::{POLL_DUE, Runner};
 
-/// How often a process looks whether a suspect is still due for which it waits: another one may have fetched it.
+/// How often a process looks whether an orphaned row is still due for which it waits: another one may have fetched it.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl<S: Store> Runner<S> {
-    /// Runs suspects of this kind, one after another. Returns whether one was run: then more may be due.
+    /// Runs orphaned rows of this kind, one after another. Returns whether one was run: then more may be due.
     ///
     /// Those beside which direct deliveries go on share one quiet period of the inbox, as many as fit into it. If a row
     /// runs for long, they let others start, and try again later. One that has the process to itself releases it as soon
     /// as its outcome is written. `ordinary`: other rows are due.
-    pub(super) async fn suspects(&mut self, kind: RowKind, ordinary: bool) -> Result<bool, StoreError> {
-        let (locks, lease) = (&self.pipeline.suspect_lock, self.pipeline.settings.lease);
+    pub(super) async fn orphans(&mut self, kind: RowKind, ordinary: bool) -> Result<bool, StoreError> {
+        let (locks, lease) = (&self.pipeline.isolation_lock, self.pipeline.settings.lease);
         if locks.is_early(kind, ordinary) {
             return Ok(false);
         }
         let began = Instant::now();
         let Some(isolated) = self.isolated(kind, began).await? else { return Ok(false) };
-        let mut lock = Permit::Suspect(isolated);
+        let mut lock = Permit::Orphan(isolated);
         let (quiet, mut any) = (Instant::now(), false);
         loop {
-            let wanted = TakeLimit { since: self.of_suspects.since(Instant::now()), ..TakeLimit::rows(1) };
+            let wanted = TakeLimit { since: self.of_orphans.since(Instant::now()), ..TakeLimit::rows(1) };
             // Without the lock, nobody was kept out: an outage may have lasted for hours since.
             let Some((rows, held)) = self.take(kind, wanted, lock).await? else { return Ok(any) };
             let Some(row) = rows.first() else { break };
@@ -38,7 +38,7 @@ impl<S: Store> Runner<S> {
                 tracing::warn!(
                     id = row.id,
                     starts = row.crash_count,
-                    "a suspect runs alone: its earlier runs may have ended the process; after four it is a dead letter"
+                    "an orphaned row runs alone: its earlier runs may have ended the process; after four it is a dead letter"
                 );
             }
             let running = Running::new(held);
@@ -60,12 +60,12 @@ impl<S: Store> Runner<S> {
         Ok(any)
     }
 
-    /// Waits until nothing runs that a suspect could harm. Returns `None` if the suspect has to try again later: the
+    /// Waits until nothing runs that an orphaned row could harm. Returns `None` if the orphaned row has to try again later: the
     /// worker drains, no such row is due any more, or the wait has lasted so long that others may start first, or this
-    /// worker's database is unavailable. The suspect could not begin then, and nothing would start in workers of other
+    /// worker's database is unavailable. The orphaned row could not begin then, and nothing would start in workers of other
     /// databases meanwhile.
     async fn isolated(&self, kind: RowKind, began: Instant) -> Result<Option<Isolated>, StoreError> {
-        let (locks, lease) = (&self.pipeline.suspect_lock, self.pipeline.settings.lease);
+        let (locks, lease) = (&self.pipeline.isolation_lock, self.pipeline.settings.lease);
         let left = locks.limit(lease).saturating_sub(began.elapsed());
         let mut late = pin!(tokio::time::sleep(left));
         let mut isolated = pin!(locks.isolate(kind));
@@ -88,12 +88,12 @@ impl<S: Store> Runner<S> {
         }
     }
 
-    /// Looks after a while whether a suspect of this kind is still due.
+    /// Looks after a while whether an orphaned row of this kind is still due.
     async fn is_still_due(&self, kind: RowKind) -> Result<bool, StoreError> {
         tokio::time::sleep(LOOK).await;
         let _own = self.pipeline.own_statements.lock().await;
         let due =
             self.pipeline.store.poll_due(&self.handlers, self.pipeline.settings.lease, LookBack::default()).await?;
-        Ok(if kind == RowKind::Alone { due.alone } else { due.suspect })
+        Ok(if kind == RowKind::Alone { due.alone } else { due.orphan })
     }
 }

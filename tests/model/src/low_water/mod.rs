@@ -1,4 +1,4 @@
-//! The floor of a relay: the id from which it reads on, above which each message must be that a read has still to find.
+//! The low-water mark of a relay: the id from which it reads on, above which each message must be that a read has still to find.
 //!
 //! A transaction draws its number before the ids of its messages. A mark has a number, too, and the highest id that was drawn by
 //! then, so every message up to that id is one of a transaction below the mark. A snapshot lists the transactions that are open
@@ -50,9 +50,9 @@ impl World {
 pub(crate) fn worlds() -> Vec<World> {
     let world = |name, limited, rollbacks, failovers| World { name, limited, rollbacks, failovers, defect: None };
     vec![
-        world("reads from a floor", false, 1, 0),
-        world("reads from a floor that a limit cuts", true, 1, 0),
-        world("reads from a floor, and a failover", true, 0, 1),
+        world("reads from a low-water mark", false, 1, 0),
+        world("reads from a low-water mark that a limit cuts", true, 1, 0),
+        world("reads from a low-water mark, and a failover", true, 0, 1),
     ]
 }
 
@@ -73,7 +73,7 @@ impl Model for World {
             next_number: 1,
             next_id: 1,
             ended: 0,
-            floor: 0,
+            low_water: 0,
             mark: None,
             reached: (0, 0),
             remembered: [None; WRITERS],
@@ -93,11 +93,11 @@ impl Model for World {
     fn violates(&self, state: &State, property: Property) -> bool {
         let mut writers = 0..WRITERS;
         match property {
-            // No read from the floor finds it, and none will begin lower because of it.
+            // No read from the low-water mark finds it, and none will begin lower because of it.
             Property::NothingLost => writers.any(|writer| {
                 let Writer { phase, id, .. } = state.writers[writer];
                 let waits = id > 0 && matches!(phase, Phase::Begun | Phase::Staged | Phase::Committed);
-                waits && id <= state.floor && state.remembered[writer].is_none_or(|back| id <= back)
+                waits && id <= state.low_water && state.remembered[writer].is_none_or(|back| id <= back)
             }),
             Property::KeysInOrder => writers.any(|writer| {
                 let is_overtaken = |before: usize| {

@@ -8,9 +8,9 @@ use tokio::sync::watch;
 use crate::store::OutboxId;
 
 /// Wakes the relays of this process as soon as a transaction with staged messages is committed. Relays of other
-/// processes poll. It also knows how large a message may be that they publish. The clones of a store share one bell.
+/// processes poll. It also knows how large a message may be that they publish. The clones of a store share one notifier.
 #[derive(Debug, Clone, Default)]
-pub struct Bell(Arc<Inner>);
+pub struct Notifier(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -18,9 +18,9 @@ struct Inner {
     limits: Mutex<Vec<(OutboxId, usize)>>,
 }
 
-impl Bell {
+impl Notifier {
     /// Wakes all relays.
-    pub fn ring(&self) {
+    pub fn notify(&self) {
         self.0.rung.send_replace(());
     }
 
@@ -34,8 +34,8 @@ impl Bell {
     pub(crate) fn set_limit(&self, outbox: OutboxId, limit: Option<usize>) -> impl Drop + use<> {
         let limit = limit.map(|limit| (outbox, limit));
         self.0.limits.lock().extend(limit);
-        scopeguard::guard(self.clone(), move |bell| {
-            let mut limits = bell.0.limits.lock();
+        scopeguard::guard(self.clone(), move |notifier| {
+            let mut limits = notifier.0.limits.lock();
             if let Some(place) = limits.iter().position(|of| Some(*of) == limit) {
                 limits.swap_remove(place);
             }
@@ -56,14 +56,14 @@ mod tests {
 
     #[test]
     fn a_limit_holds_as_long_as_a_relay_has_it() {
-        let bell = Bell::default();
+        let notifier = Notifier::default();
         let [one, other] = [1, 2].map(|number| OutboxId { number, namespace: Uuid::nil() });
-        let limits = [Some(9), Some(7), None].map(|limit| bell.clone().set_limit(one, limit));
-        assert_eq!((bell.limit(one), bell.limit(other)), (Some(7), None));
+        let limits = [Some(9), Some(7), None].map(|limit| notifier.clone().set_limit(one, limit));
+        assert_eq!((notifier.limit(one), notifier.limit(other)), (Some(7), None));
         let [nine, seven, none] = limits;
         drop((seven, none));
-        assert_eq!(bell.limit(one), Some(9));
+        assert_eq!(notifier.limit(one), Some(9));
         drop(nine);
-        assert_eq!(bell.limit(one), None);
+        assert_eq!(notifier.limit(one), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The relay reads from its floor, draws marks, and raises the floor.
+//! The relay reads from its low-water mark, draws marks, and raises the low-water mark.
 
 use super::Steps;
 use super::defect::Defect;
@@ -12,24 +12,24 @@ pub(super) fn steps(steps: &mut Steps<'_>) {
         None => steps.step("the relay", "begins a read", 0, |after| {
             let open = std::array::from_fn(|writer| after.open(writer).is_some_and(|number| number <= after.ended));
             let committed = std::array::from_fn(|writer| after.writers[writer].phase == Phase::Committed);
-            after.reading = Some(Snapshot { from: after.floor, committed, open, end: after.ended + 1 });
+            after.reading = Some(Snapshot { from: after.low_water, committed, open, end: after.ended + 1 });
         }),
     }
-    // Without anything new above the floor, no mark is drawn.
-    if state.mark.is_none() && state.next_id - 1 > state.floor {
+    // Without anything new above the low-water mark, no mark is drawn.
+    if state.mark.is_none() && state.next_id - 1 > state.low_water {
         let raised = steps.world.has(Defect::RaisedByTheMark);
         steps.step("the relay", "draws a mark", 0, |after| {
             let (high, number) = (after.next_id - 1, after.number());
             after.ended = after.ended.max(number);
             match raised {
-                true => after.floor = high,
+                true => after.low_water = high,
                 false => after.mark = Some((high, number)),
             }
         });
     }
 }
 
-/// The read ends: what it has found is published, or dropped, and the floor may rise.
+/// The read ends: what it has found is published, or dropped, and the low-water mark may rise.
 fn end(steps: &mut Steps<'_>, snapshot: &Snapshot) {
     let (world, state) = (steps.world, steps.state);
     let has_ended = |writer: usize| {
@@ -42,8 +42,8 @@ fn end(steps: &mut Steps<'_>, snapshot: &Snapshot) {
         let (keeps, any) = (world.has(Defect::EndedReadKept), world.has(Defect::ReachedByAnyMark));
         return steps.step("the relay", "drops a read, since a remembered transaction has ended", 0, |after| {
             after.reading = None;
-            after.floor = after.floor.min(back);
-            // All others below that mark had ended when the floor had reached it.
+            after.low_water = after.low_water.min(back);
+            // All others below that mark had ended when the low-water mark had reached it.
             after.mark = Some(if any { (after.next_id - 1, after.reached.1) } else { after.reached });
             (0..WRITERS)
                 .filter(|writer| has_ended(*writer).is_some())
@@ -70,15 +70,15 @@ fn end(steps: &mut Steps<'_>, snapshot: &Snapshot) {
             publish(after, &rows);
         });
     }
-    let (forgets, behind) = (world.has(Defect::OpenForgotten), world.has(Defect::FloorFromBehind));
-    steps.step("the relay", "ends a read, and raises its floor", 0, |after| {
+    let (forgets, behind) = (world.has(Defect::OpenForgotten), world.has(Defect::LowWaterFromBehind));
+    steps.step("the relay", "ends a read, and raises its low-water mark", 0, |after| {
         after.reading = None;
         publish(after, &rows);
-        let raised = after.floor.max(high.min(covered));
+        let raised = after.low_water.max(high.min(covered));
         for writer in open.iter().copied().filter(|_| !forgets) {
-            after.remembered[writer] = Some(if behind { raised } else { after.floor });
+            after.remembered[writer] = Some(if behind { raised } else { after.low_water });
         }
-        after.floor = raised;
+        after.low_water = raised;
         after.reached = after.reached.max((raised, number));
         if covered >= high {
             after.mark = None;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use idem::{Reason, SuspectLock};
+use idem::{IsolationLock, Reason};
 use idem_faults::{Act, Broker, Mode, Order, Running, Scene, Tuned, World, orders, quick};
 
 use crate::everywhere::on_servers;
@@ -41,16 +41,16 @@ async fn neighbours_keep_their_throughput(
 ) {
     let (Some(billing), Some(shipping)) = (World::new().await, World::new().await) else { return };
     let Some(control) = World::new().await else { return };
-    let gate = SuspectLock::new();
+    let gate = IsolationLock::new();
     let store = billing.options().connections(40).connect().await.unwrap();
-    let start = |world: &World, store: &idem::Postgres, gate: &SuspectLock, lanes| {
+    let start = |world: &World, store: &idem::Postgres, gate: &IsolationLock, lanes| {
         let lease = Duration::from_millis(500);
         world.start(store, world.broker.queue("orders"), |worker| {
-            tune(mode.tune(worker), lanes).suspect_lock(gate.clone()).lease_duration(lease)
+            tune(mode.tune(worker), lanes).isolation_lock(gate.clone()).lease_duration(lease)
         })
     };
     let mut neighbours = Vec::new();
-    for (world, gate) in [(&shipping, gate.clone()), (&control, SuspectLock::new())] {
+    for (world, gate) in [(&shipping, gate.clone()), (&control, IsolationLock::new())] {
         let store = world.options().connections(40).connect().await.unwrap();
         let work = 4 * 1000 * window().as_secs() / shipping_takes * 3;
         orders("order", work as usize, Act::Take(shipping_takes)).iter().for_each(|order| world.publish(order));
@@ -132,11 +132,11 @@ async fn failing_rows_of_a_batch_never_look_like_crashes() {
 
 /// Processes that are killed once, while they hold deliveries.
 async fn a_deploy_makes_no_process_go_quiet<B: Broker>(scene: &Scene<B>) {
-    let gates = [(); 4].map(|()| SuspectLock::new());
-    let start = async |gate: &SuspectLock| {
+    let gates = [(); 4].map(|()| IsolationLock::new());
+    let start = async |gate: &IsolationLock| {
         let source = scene.site.source().await;
         // If a busy disk delayed the begin of a run for longer than its lease, the row would count as started twice.
-        scene.start_from(source, |worker| worker.suspect_lock(gate.clone()).lease_duration(Duration::from_secs(4)))
+        scene.start_from(source, |worker| worker.isolation_lock(gate.clone()).lease_duration(Duration::from_secs(4)))
     };
     let killed = [start(&gates[0]).await, start(&gates[1]).await];
     scene.warm_up().await;

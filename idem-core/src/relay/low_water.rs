@@ -1,20 +1,20 @@
-//! The floor, or low-water mark: the id from which reads begin.
+//! The low-water mark: the id from which reads begin.
 //!
 //! To read all that is left cannot skip a message, however late its transaction commits. But under a long transaction such a
-//! read visits the index entries of all messages that were deleted since, each time. So reads begin behind the floor:
+//! read visits the index entries of all messages that were deleted since, each time. So reads begin behind the low-water mark:
 //!
 //! 1. A mark is drawn by a statement of its own: a number, as transactions have them, and the highest id that was drawn before.
 //!    Staging draws its number before its ids, so each message up to that id is one of a transaction below that number.
-//! 2. A later read from the floor raises it, to that id or to where the read was cut: if the upper bound of its snapshot is above
-//!    the number, and no transaction below the number is open in it. (A snapshot lists no transaction that has begun after the
+//! 2. A later read from the low-water mark raises it, to that id or to where the read was cut: if the upper bound of its
+//!    snapshot is above the number, and no transaction below the number is open in it. (A snapshot lists no transaction that has begun after the
 //!    last one that has ended, so one below the number might be open otherwise, and not be listed.)
-//! 3. A transaction that stays open for a second is remembered with the floor from before, above which its messages are. A read
-//!    that shows its end is dropped, and the floor falls back there: its messages come before all that follow them. The next read
-//!    that covers what was reached before raises it again, since all other transactions below that mark had ended.
-//! 4. A statement that fails sets the floor to 0, since the server may have failed over to one that lags behind.
-//! 5. A second cursor walks the ids below the floor, for what was written there by hand.
+//! 3. A transaction that stays open for a second is remembered with the low-water mark from before, above which its messages
+//!    are. A read that shows its end is dropped, and the low-water mark falls back there: its messages come before all that follow
+//!    them. The next read that covers what was reached before raises it again, since all other transactions below that mark had ended.
+//! 4. A statement that fails sets the low-water mark to 0, since the server may have failed over to one that lags behind.
+//! 5. A second cursor walks the ids below the low-water mark, for what was written there by hand.
 //!
-//! `tests/model/src/floor` searches all orders of steps of these rules.
+//! `tests/model/src/low_water` searches all orders of steps of these rules.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,16 +54,16 @@ pub(super) enum Verdict {
 
 /// From where the outbox is read.
 #[derive(Debug, Default)]
-pub(super) struct Floor {
-    floor: i64,
-    /// The mark to which the floor rises next.
+pub(super) struct LowWater {
+    low_water: i64,
+    /// The mark to which the low-water mark rises next.
     mark: Option<Mark>,
-    /// The highest floor that was reached, and the number of its mark.
+    /// The highest low-water mark that was reached, and the number of its mark.
     reached: (i64, i64),
     /// The number of the last mark, and when it was drawn.
     number: i64,
     marked: Option<Instant>,
-    /// The open transactions below the floor, with the floor from before.
+    /// The open transactions below the low-water mark, with the low-water mark from before.
     remembered: BTreeMap<i64, i64>,
     /// The highest id that was read, and the highest one that the last mark has named.
     seen: i64,
@@ -82,14 +82,14 @@ struct Mark {
     at: Instant,
 }
 
-impl Floor {
+impl LowWater {
     pub(super) fn new() -> Self {
         Self { range: RANGE, ..Self::default() }
     }
 
-    /// Returns the ids that the next read from the floor covers.
+    /// Returns the ids that the next read from the low-water mark covers.
     pub(super) fn bounds(&self) -> Bounds {
-        self.bounds_from(self.floor + 1)
+        self.bounds_from(self.low_water + 1)
     }
 
     /// Returns the ids that a read covers which begins here.
@@ -102,12 +102,12 @@ impl Floor {
     /// Returns where a read begins for a key or a destination of which messages from this id on were left out: no higher than
     /// others do, since one that commits late may be in front of them.
     pub(super) fn start(&self, passed: i64) -> i64 {
-        passed.min(self.floor + 1)
+        passed.min(self.low_water + 1)
     }
 
-    /// Returns the ids that the second cursor covers next; `None` if it has come to the floor, and begins anew.
+    /// Returns the ids that the second cursor covers next; `None` if it has come to the low-water mark, and begins anew.
     pub(super) fn walk(&mut self) -> Option<Bounds> {
-        let bounds = Bounds { from: self.cursor + 1, to: self.floor.min(self.cursor.saturating_add(RANGE)) };
+        let bounds = Bounds { from: self.cursor + 1, to: self.low_water.min(self.cursor.saturating_add(RANGE)) };
         self.cursor = if bounds.from > bounds.to { 0 } else { bounds.to };
         (bounds.from <= bounds.to).then_some(bounds)
     }
@@ -119,7 +119,7 @@ impl Floor {
 
     /// Returns whether the next read has to draw a mark.
     pub(super) fn wants_mark(&self, now: Instant) -> bool {
-        let since = if self.seen > self.floor { MARKS } else { IDLE };
+        let since = if self.seen > self.low_water { MARKS } else { IDLE };
         self.mark.is_none() && self.marked.is_none_or(|marked| now >= marked + since)
     }
 
@@ -137,15 +137,15 @@ impl Floor {
         };
     }
 
-    /// Records the end of a read. `bounds`: it was one from the floor.
+    /// Records the end of a read. `bounds`: it was one from the low-water mark.
     pub(super) fn ended(&mut self, bounds: Option<Bounds>, found: &OutboxFound, now: Instant) -> Verdict {
-        // A failure since has lowered the floor: this read says nothing of what is below its own.
-        let bounds = bounds.filter(|bounds| bounds.from <= self.floor + 1);
+        // A failure since has lowered the low-water mark: this read says nothing of what is below its own.
+        let bounds = bounds.filter(|bounds| bounds.from <= self.low_water + 1);
         let last = found.rows.last().map(|row| row.id);
-        let end = bounds.map(|bounds| if found.is_cut { last.unwrap_or(self.floor) } else { bounds.to });
+        let end = bounds.map(|bounds| if found.is_cut { last.unwrap_or(self.low_water) } else { bounds.to });
         let Some(snapshot) = &found.snapshot else {
             let highest = found.mark.map_or(0, |mark| mark.highest).max(last.unwrap_or(0));
-            self.floor = self.floor.max(end.unwrap_or(0).min(highest));
+            self.low_water = self.low_water.max(end.unwrap_or(0).min(highest));
             (self.marked, self.highest) = (Some(now), highest);
             return Verdict::Keep;
         };
@@ -153,10 +153,11 @@ impl Floor {
             return Verdict::Replaced;
         }
         let is_open = |number: &i64| *number >= snapshot.end || snapshot.open.contains(number);
-        let ended = self.remembered.iter().filter(|(number, _)| !is_open(number)).map(|(_, floor)| *floor).min();
-        if let Some(floor) = ended {
+        let ended =
+            self.remembered.iter().filter(|(number, _)| !is_open(number)).map(|(_, low_water)| *low_water).min();
+        if let Some(low_water) = ended {
             self.remembered.retain(|number, _| is_open(number));
-            self.floor = self.floor.min(floor);
+            self.low_water = self.low_water.min(low_water);
             self.draw(found.mark, now);
             let (highest, number) = self.reached;
             self.mark = Some(Mark { highest, number, at: now });
@@ -170,16 +171,16 @@ impl Floor {
         Verdict::Keep
     }
 
-    /// Raises the floor to where a read has ended, or to the mark, unless a transaction below the mark is open.
+    /// Raises the low-water mark to where a read has ended, or to the mark, unless a transaction below the mark is open.
     fn raise(&mut self, end: i64, mark: Mark, snapshot: &OutboxSnapshot, now: Instant) {
         let is_below = |number: &&i64| **number < mark.number && !self.remembered.contains_key(*number);
         let open: Vec<i64> = snapshot.open.iter().filter(is_below).copied().collect();
         if !open.is_empty() && now < mark.at + PATIENCE {
             return;
         }
-        self.remembered.extend(open.into_iter().map(|number| (number, self.floor)));
-        self.floor = self.floor.max(end.min(mark.highest));
-        self.reached = self.reached.max((self.floor, mark.number));
+        self.remembered.extend(open.into_iter().map(|number| (number, self.low_water)));
+        self.low_water = self.low_water.max(end.min(mark.highest));
+        self.reached = self.reached.max((self.low_water, mark.number));
         self.mark = self.mark.filter(|_| end < mark.highest);
     }
 
@@ -189,7 +190,7 @@ impl Floor {
         // A role that may not read the sequence knows only what was read.
         let highest = if highest > 0 { highest } else { self.seen };
         (self.number, self.highest, self.marked) = (number, highest, Some(now));
-        if highest > self.floor {
+        if highest > self.low_water {
             self.mark.get_or_insert(Mark { highest, number, at: now });
         }
     }
@@ -198,7 +199,7 @@ impl Floor {
     fn is_replaced(&mut self, snapshot: &OutboxSnapshot, mark: Option<OutboxMark>) -> bool {
         let is_another = self.table.replace(snapshot.table).is_some_and(|table| table != snapshot.table);
         let has_gone_back = |mark: OutboxMark| {
-            mark.number <= self.number || mark.highest > 0 && mark.highest < self.floor.max(self.seen)
+            mark.number <= self.number || mark.highest > 0 && mark.highest < self.low_water.max(self.seen)
         };
         is_another || mark.is_some_and(has_gone_back)
     }

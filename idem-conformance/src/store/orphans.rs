@@ -17,7 +17,7 @@ async fn crash_out<W: World>(stage: &Stage<W>, over: Duration) -> Row {
     let mut row = stage.take_one(RowKind::Ordinary).await;
     for starts in 2..=MAX_STARTS {
         stage.end_leases().await;
-        row = stage.take_suspect().await;
+        row = stage.take_orphan().await;
         assert_eq!(row.crash_count, starts);
     }
     stage.rows_earlier(LEASE + over).await;
@@ -25,7 +25,7 @@ async fn crash_out<W: World>(stage: &Stage<W>, over: Duration) -> Row {
 }
 
 /// A row with starts but no outcome, or with repeated broken connections, is not taken with others.
-pub async fn take_ordinary_never_takes_suspects<W: World>(world: W) {
+pub async fn take_ordinary_never_takes_orphans<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("crashed").await;
     stage.take_one(RowKind::Ordinary).await;
@@ -41,7 +41,7 @@ pub async fn take_ordinary_never_takes_suspects<W: World>(world: W) {
     assert!(stage.take(RowKind::Ordinary).await.is_empty());
     stage.schedule("ordinary").await;
     assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, stage.id("ordinary"));
-    let mut starts: Vec<u32> = stage.take(RowKind::Suspect).await.iter().map(|row| row.crash_count).collect();
+    let mut starts: Vec<u32> = stage.take(RowKind::Orphan).await.iter().map(|row| row.crash_count).collect();
     starts.sort_unstable();
     assert_eq!(starts, [1, 2]);
 }
@@ -51,9 +51,9 @@ pub async fn a_row_with_two_starts_is_taken_alone<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     let mut starts = vec![stage.take_one(RowKind::Ordinary).await.crash_count];
-    for kind in [RowKind::Suspect, RowKind::Alone, RowKind::Alone] {
+    for kind in [RowKind::Orphan, RowKind::Alone, RowKind::Alone] {
         stage.end_leases().await;
-        for other in [RowKind::Ordinary, RowKind::Suspect, RowKind::Alone].into_iter().filter(|other| *other != kind) {
+        for other in [RowKind::Ordinary, RowKind::Orphan, RowKind::Alone].into_iter().filter(|other| *other != kind) {
             assert!(stage.take(other).await.is_empty(), "{other:?}");
         }
         starts.push(stage.take_one(kind).await.crash_count);
@@ -115,11 +115,11 @@ pub async fn to_extend_a_lease_never_waits_for_a_row_that_runs<W: World>(world: 
     assert!(stage.scheduled().await.is_empty());
 }
 
-/// A take of suspects returns no other rows.
-pub async fn take_suspect_never_takes_ordinary_rows<W: World>(world: W) {
+/// A take of orphaned rows returns no other rows.
+pub async fn take_orphan_never_takes_ordinary_rows<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    assert!(stage.take(RowKind::Suspect).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
+    assert!(stage.take(RowKind::Orphan).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
     assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, stage.id("a"));
 }
 
@@ -127,7 +127,7 @@ pub async fn take_suspect_never_takes_ordinary_rows<W: World>(world: W) {
 pub async fn four_starts_are_not_taken_again<W: World>(world: W) {
     let stage = Stage::new(world).await;
     crash_out(&stage, LEASE * 10).await;
-    assert!(stage.take(RowKind::Suspect).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
+    assert!(stage.take(RowKind::Orphan).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
     assert!(stage.take(RowKind::Ordinary).await.is_empty());
 }
 
@@ -155,14 +155,14 @@ pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
     stage.take_one(RowKind::Ordinary).await;
     for _ in 0..2 {
         stage.end_leases().await;
-        stage.take_suspect().await;
+        stage.take_orphan().await;
     }
     stage.rows_earlier(LEASE * 10).await;
     assert_eq!(dead_letter().await.len(), 0, "only four starts are a crash");
 
     assert_eq!(stage.store.replay("billing", dead.id, Replay::Plain).await.unwrap(), Replayed::Due);
-    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "a replayed row runs as a suspect");
-    let row = stage.take_one(RowKind::Suspect).await;
+    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "a replayed row runs as an orphaned row");
+    let row = stage.take_one(RowKind::Orphan).await;
     assert_eq!((row.id, row.crash_count), (dead.id, 1), "its starts are counted anew");
 }
 

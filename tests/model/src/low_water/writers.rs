@@ -68,7 +68,7 @@ pub(super) fn failover(steps: &mut Steps<'_>) {
         after.writers[last].phase = Phase::Gone;
         after.reading = None;
         if !keeps {
-            (after.floor, after.mark, after.reached, after.remembered) = (0, None, (0, 0), [None; WRITERS]);
+            (after.low_water, after.mark, after.reached, after.remembered) = (0, None, (0, 0), [None; WRITERS]);
         }
     });
 }

@@ -1,4 +1,4 @@
-//! The floor beside transactions that PostgreSQL would list, and single rules of it.
+//! The low-water mark beside transactions that PostgreSQL would list, and single rules of it.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ fn row(id: i64) -> OutboxRow {
     OutboxRow { id, message, age: Duration::ZERO, due: Duration::ZERO }
 }
 
-/// The database of a relay, and its floor.
+/// The database of a relay, and its low-water mark.
 struct Model {
     seed: u64,
     next_number: i64,
@@ -24,7 +24,7 @@ struct Model {
     ended: i64,
     /// Committed and not published.
     left: BTreeSet<i64>,
-    floor: Floor,
+    low_water: LowWater,
     /// Whether the role may read the sequence.
     knows_sequence: bool,
     /// How many reads began above their start.
@@ -40,7 +40,7 @@ impl Model {
             open: BTreeMap::new(),
             ended: 0,
             left: BTreeSet::new(),
-            floor: Floor::new(),
+            low_water: LowWater::new(),
             knows_sequence: seed.is_multiple_of(2),
             raised: 0,
         }
@@ -82,9 +82,9 @@ impl Model {
 
     /// Reads up to so many rows. Each is found before all rows behind it that were committed by then.
     fn read(&mut self, now: Instant, limit: usize) {
-        let bounds = self.floor.bounds();
+        let bounds = self.low_water.bounds();
         self.raised += usize::from(bounds.from > 1);
-        let marks = self.floor.wants_mark(now);
+        let marks = self.low_water.wants_mark(now);
         let left = self.left.clone();
         let ids: Vec<i64> = left.range(bounds.from..=bounds.to).take(limit).copied().collect();
         let open = self.open.range(..=self.ended).map(|(number, _)| *number).collect();
@@ -98,11 +98,11 @@ impl Model {
         self.ended = self.ended.max(mark.map_or(0, |mark| mark.number));
         self.write();
         if self.random(40) == 0 {
-            return self.floor.failed();
+            return self.low_water.failed();
         }
         let rows = ids.iter().copied().map(row).collect();
         let found = OutboxFound { rows, is_cut: ids.len() >= limit, snapshot: Some(snapshot), mark };
-        match self.floor.ended(Some(bounds), &found, now) {
+        match self.low_water.ended(Some(bounds), &found, now) {
             Verdict::Drop => return,
             verdict => assert_eq!(verdict, Verdict::Keep),
         }
@@ -136,18 +136,18 @@ async fn no_row_is_skipped_or_overtaken() {
         let skipped: Vec<_> = all.intersection(&model.left).collect();
         assert!(skipped.is_empty(), "{skipped:?}, seed {seed}");
     }
-    assert!(raised > 5000, "hardly any read began at a floor: {raised}");
+    assert!(raised > 5000, "hardly any read began at a low-water mark: {raised}");
 }
 
-/// A floor, and reads of it at times in seconds.
+/// A low-water mark, and reads of it at times in seconds.
 struct Reader {
-    floor: Floor,
+    low_water: LowWater,
     start: Instant,
 }
 
 impl Reader {
     fn new() -> Self {
-        Self { floor: Floor::new(), start: Instant::now() }
+        Self { low_water: LowWater::new(), start: Instant::now() }
     }
 
     /// Reads; `open` and `end` are those of the snapshot, `mark` is drawn behind it.
@@ -157,18 +157,18 @@ impl Reader {
         let snapshot = Some(OutboxSnapshot { open: open.to_vec(), end, table: 1 });
         let rows = ids.iter().copied().map(row).collect();
         let found = OutboxFound { rows, is_cut: false, snapshot, mark };
-        let bounds = self.floor.bounds();
-        self.floor.adapt(Duration::ZERO);
-        self.floor.ended(Some(bounds), &found, now)
+        let bounds = self.low_water.bounds();
+        self.low_water.adapt(Duration::ZERO);
+        self.low_water.ended(Some(bounds), &found, now)
     }
 
     fn from(&self) -> i64 {
-        self.floor.bounds().from
+        self.low_water.bounds().from
     }
 }
 
 #[tokio::test]
-async fn the_read_behind_a_mark_raises_the_floor() {
+async fn the_read_behind_a_mark_raises_the_low_water() {
     let mut reader = Reader::new();
     reader.read(0.0, &[1, 2], (&[], 10), Some((10, 2)));
     assert_eq!(reader.from(), 1, "a transaction below the mark may be in no list yet");
@@ -201,23 +201,23 @@ async fn a_transaction_that_stays_open_is_remembered_and_its_end_drops_a_read() 
 async fn behind_a_failure_all_is_read_again() {
     let mut reader = Reader::new();
     reader.read(0.0, &[1, 2], (&[], 10), Some((10, 2)));
-    let bounds = reader.floor.bounds();
+    let bounds = reader.low_water.bounds();
     reader.read(0.1, &[], (&[], 12), None);
     assert_eq!(reader.from(), 3);
-    reader.floor.failed();
-    assert_eq!((reader.from(), reader.floor.bounds().to), (1, RANGE), "a part at first");
+    reader.low_water.failed();
+    assert_eq!((reader.from(), reader.low_water.bounds().to), (1, RANGE), "a part at first");
     reader.read(0.2, &[], (&[], 13), Some((14, 500_000)));
     // A read that began before the failure.
     let found =
         OutboxFound { snapshot: Some(OutboxSnapshot { end: 20, open: vec![], table: 1 }), ..OutboxFound::default() };
     let late = Bounds { from: 3, ..bounds };
-    reader.floor.adapt(Duration::ZERO);
-    reader.floor.ended(Some(late), &found, reader.start);
+    reader.low_water.adapt(Duration::ZERO);
+    reader.low_water.ended(Some(late), &found, reader.start);
     assert_eq!(reader.from(), 1, "it says nothing of 1 and 2");
     reader.read(0.3, &[], (&[], 20), None);
     assert_eq!(reader.from(), 4 * RANGE + 1, "quick reads cover more");
-    reader.floor.adapt(2 * SLOW);
-    assert_eq!(reader.floor.range, 4 * RANGE, "slow ones cover less");
+    reader.low_water.adapt(2 * SLOW);
+    assert_eq!(reader.low_water.range, 4 * RANGE, "slow ones cover less");
 }
 
 #[tokio::test]
@@ -232,18 +232,18 @@ async fn another_table_and_numbers_that_go_back_are_told() {
     reader.read(0.0, &[1, 2], (&[], 10), None);
     let found =
         OutboxFound { snapshot: Some(OutboxSnapshot { end: 10, open: vec![], table: 2 }), ..OutboxFound::default() };
-    assert_eq!(reader.floor.ended(None, &found, reader.start), Verdict::Replaced);
+    assert_eq!(reader.low_water.ended(None, &found, reader.start), Verdict::Replaced);
 }
 
 #[tokio::test]
-async fn where_ids_are_in_the_order_of_commits_the_floor_follows_at_once() {
-    let (mut floor, now) = (Floor::new(), Instant::now());
+async fn where_ids_are_in_the_order_of_commits_the_low_water_follows_at_once() {
+    let (mut low_water, now) = (LowWater::new(), Instant::now());
     let mut read = |ids: &[i64], is_cut, highest| {
         let rows = ids.iter().copied().map(row).collect();
         let mark = Some(OutboxMark { number: 0, highest });
-        let bounds = floor.bounds();
-        floor.ended(Some(bounds), &OutboxFound { rows, is_cut, snapshot: None, mark }, now);
-        floor.bounds().from
+        let bounds = low_water.bounds();
+        low_water.ended(Some(bounds), &OutboxFound { rows, is_cut, snapshot: None, mark }, now);
+        low_water.bounds().from
     };
     assert_eq!(read(&[1, 2], true, 9), 3, "there may be more behind 2");
     assert_eq!(read(&[3], false, 9), 10, "all others were left out");
@@ -252,18 +252,18 @@ async fn where_ids_are_in_the_order_of_commits_the_floor_follows_at_once() {
 }
 
 #[tokio::test]
-async fn the_second_cursor_walks_what_is_below_the_floor() {
-    let mut floor = Floor { floor: 250_000, ..Floor::new() };
-    let walked: Vec<_> = (0..4).map(|_| floor.walk()).collect();
+async fn the_second_cursor_walks_what_is_below_the_low_water() {
+    let mut low_water = LowWater { low_water: 250_000, ..LowWater::new() };
+    let walked: Vec<_> = (0..4).map(|_| low_water.walk()).collect();
     let bounds = |from, to| Some(Bounds { from, to });
     let expected = [bounds(1, 100_000), bounds(100_001, 200_000), bounds(200_001, 250_000), None];
     assert_eq!(walked, expected);
-    assert_eq!(floor.walk(), bounds(1, 100_000));
-    floor.walked(2000);
-    assert_eq!(floor.walk(), bounds(2001, 102_000), "the last read was cut");
-    floor.walked(2000);
-    assert_eq!(floor.walk(), bounds(2001, 102_000), "it was dropped");
-    floor.failed();
-    floor.walked(2000);
-    assert_eq!(floor.cursor, 0, "a statement has failed since");
+    assert_eq!(low_water.walk(), bounds(1, 100_000));
+    low_water.walked(2000);
+    assert_eq!(low_water.walk(), bounds(2001, 102_000), "the last read was cut");
+    low_water.walked(2000);
+    assert_eq!(low_water.walk(), bounds(2001, 102_000), "it was dropped");
+    low_water.failed();
+    low_water.walked(2000);
+    assert_eq!(low_water.cursor, 0, "a statement has failed since");
 }

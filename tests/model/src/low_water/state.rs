@@ -12,12 +12,12 @@ pub(crate) struct State {
     pub(super) next_id: u8,
     /// The highest number of a transaction that has ended. PostgreSQL's snapshots list no open transaction above it.
     pub(super) ended: u8,
-    pub(super) floor: u8,
+    pub(super) low_water: u8,
     /// The last mark: the highest id that was drawn by then, and its number.
     pub(super) mark: Option<(u8, u8)>,
-    /// The highest floor that was reached, and the number of its mark.
+    /// The highest low-water mark that was reached, and the number of its mark.
     pub(super) reached: (u8, u8),
-    /// The transactions that are remembered, with the floor from before them.
+    /// The transactions that are remembered, with the low-water mark from before them.
     pub(super) remembered: [Option<u8>; WRITERS],
     /// The read that runs.
     pub(super) reading: Option<Snapshot>,
