@@ -118,6 +118,7 @@ macro_rules! reasons {
     };
 }
 
+// A new reason: also `needs_force` below, `Replayed::refused`, and `counts` of the kill switch if the message is undeliverable.
 reasons! {
     /// The last attempt failed.
     Exhausted = "exhausted",

@@ -1,7 +1,8 @@
 //! The processing of one delivery from decode to settle.
 //!
 //! `worker/receive` puts each delivery into one of three queues. A lane, or the task that stores (`lane`), takes from one of them.
-//! It runs or stores several deliveries as a batch, and passes a single one to [`Pipeline::deliver`]. The steps that follow:
+//! It runs or stores several deliveries as a batch, and passes those that are processed singly to [`Pipeline::deliver`]. The steps
+//! that follow:
 //!
 //! | step | module |
 //! |---|---|
@@ -217,7 +218,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Waits for the lock of what runs directly. `None` once the worker drains: another worker can have the delivery before a
+    /// Waits for the lock of what runs directly. `None` once the worker drains: another worker can have the delivery before an
     /// orphaned row of this one ends.
     async fn direct(&self) -> Option<Direct> {
         self.draining.run_until_cancelled(self.isolation_lock.direct()).await

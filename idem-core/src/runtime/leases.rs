@@ -12,9 +12,8 @@ use crate::store::Row;
 
 use super::pipeline::Pipeline;
 
-/// The rows whose leases are extended every third of the lease: those of a batch, which wait for each other, an orphaned row that
-/// waits until its process is idle, a row whose codec prepares, and one that waits for a connection. A row that runs singly
-/// needs no lease, because it is locked.
+/// The rows whose leases are extended every third of the lease: those of a batch, which wait for each other, a row whose codec
+/// prepares, and one that waits for a connection. A row that runs singly needs no lease, because it is locked.
 #[derive(Debug, Default)]
 pub(crate) struct Leases(Mutex<Vec<Weak<Held>>>);
 

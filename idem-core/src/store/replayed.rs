@@ -91,7 +91,7 @@ impl Replayed {
             Some(Reason::Conflict) => Self::NeedsKey,
             Some(Reason::Unresolved) => Self::Unresolved,
             Some(reason) if reason.needs_force() => Self::NeedsForce,
-            _ => Self::NotFound,
+            Some(_) | None => Self::NotFound,
         }
     }
 }
