@@ -123,8 +123,8 @@ impl<S: Store> Pipeline<S> {
         if self.late_calls.allows(TELLS_AFTER) {
             tracing::warn!(
                 id = row.id,
-                "a call was not begun within five seconds of the take of its message, because the database was slow, or a \
-                 orphan had the process to itself: it is tried again"
+                "a call was not begun within five seconds of the take of its message, because the database was slow, or an \
+                 orphaned row had the process to itself: it is tried again"
             );
         }
     }

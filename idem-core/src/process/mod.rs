@@ -217,7 +217,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Waits for the lock of what runs directly. `None` once the worker drains: another worker can have the delivery before a
+    /// Waits for the lock of what runs directly. `None` once the worker drains: another worker can have the delivery before an
     /// orphaned row of this one ends.
     async fn direct(&self) -> Option<Direct> {
         self.draining.run_until_cancelled(self.isolation_lock.direct()).await

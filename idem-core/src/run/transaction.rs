@@ -251,7 +251,7 @@ impl<S: Store> Pipeline<S> {
                 last = indices;
                 continue;
             }
-            // Before the end of the transaction, which may take as long as an outage: the drop of a message is user code, and a
+            // Before the end of the transaction, which may take as long as an outage: the drop of a message is user code, and an
             // orphaned row may run beside what comes then.
             leave(None, calls);
             drop((user_code, span));

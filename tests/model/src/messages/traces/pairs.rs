@@ -1,4 +1,4 @@
-//! The pairs of keys that are checked together: an orphaned row, and a message that its process worked on meanwhile. What a
+//! The pairs of keys that are checked together: an orphaned row, and a message that its process worked on meanwhile. What an
 //! orphaned row keeps out of its process is a rule about two messages.
 
 use std::collections::BTreeSet;
