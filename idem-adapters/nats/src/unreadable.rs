@@ -2,7 +2,7 @@
 //!
 //! Such a message is redelivered when its lease expires, and ends the next connection. After a second loss in a short
 //! time, the unsettled messages are therefore fetched by their numbers, which the server returns as JSON, and the
-//! unreadable ones are delivered as unfit. Nothing else is pulled until they are settled.
+//! unreadable ones are delivered as undeliverable. Nothing else is pulled until they are settled.
 
 use std::pin::pin;
 use std::sync::Arc;

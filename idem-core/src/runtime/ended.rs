@@ -106,7 +106,7 @@ impl Ended {
     /// Returns what became of another message that ran in the same transaction, or whose copy this one is.
     pub(crate) fn of_another(&self) -> Self {
         match self {
-            // The row of a dead letter counts its copies.
+            // The row of a conflict counts its copies.
             Self::Done(Outcome::Dead { .. }) | Self::Failed(_) | Self::Again(_) => Self::Again(None),
             Self::Done(_) => Self::Done(Outcome::Duplicate),
             Self::Park(_) => Self::Park(Wait::Free),

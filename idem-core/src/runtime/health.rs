@@ -191,7 +191,7 @@ impl Health {
 /// Pauses consumption if too many of the last deliveries had no handler, no key or no readable payload, and none of the
 /// others was processed or stored. In that case the worker's configuration is wrong, not the messages.
 pub(crate) struct KillSwitch {
-    /// The number of undeliverable deliveries, and the size of the window. `None` disables the limit.
+    /// The number of undeliverable messages, and the size of the window. `None` disables the limit.
     limit: Option<(usize, usize)>,
     last: Mutex<VecDeque<Seen>>,
     health: Health,

@@ -73,8 +73,9 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) stop: CancellationToken,
 }
 
-/// How many rows that have run may be untold to a delivery that waits for one. If there are more, it looks for its own.
-const RAN: usize = 64;
+/// How many rows that have run may be untold to a delivery that waits for one. If there are more, it looks for its own. Deliveries
+/// look one after another, so many rows run before the last one of hundreds is told of any.
+const RAN: usize = 1024;
 
 impl<S: Store> Pipeline<S> {
     pub(crate) fn new(

@@ -192,7 +192,7 @@ impl<S: Store> Pipeline<S> {
         (entries, is_unprepared)
     }
 
-    /// Claims messages, counts duplicates, and writes the rows of those that are new, too old or conflicts. They are sorted by
+    /// Claims messages, and writes the rows of those that are new, too old or conflicts. They are sorted by
     /// handler and key, no two have the same key, and no two without a key have the same handler and fingerprint.
     ///
     /// Nothing is written for a message whose claim [is gone](Classified::Gone).

@@ -1,13 +1,15 @@
 //! Staged messages, beside what a handler does to its session.
 
 use futures_util::FutureExt as _;
-use idem_core::store::{CommitResult, LeaseRequest, OutboxRows, OwnClaim, PublishFailure, RowRef, Transactions};
+use idem_core::store::{
+    CommitResult, LeaseAnswer, LeaseRequest, OutboxRows, OwnClaim, PublishFailure, RowRef, StoreError, Transactions,
+};
 use idem_core::{Error, Fingerprint, Key, Outgoing, StagedMessage};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use uuid::Uuid;
 
 use crate::proxy::Proxy;
-use crate::world::{World, committed, raw, world, world_with};
+use crate::world::{LEASE, World, committed, raw, world, world_with};
 
 fn message(text: &str) -> StagedMessage {
     StagedMessage::new(Uuid::new_v4(), Outgoing::new("orders", text.to_owned()))
@@ -369,6 +371,32 @@ async fn a_message_with_the_id_of_a_dead_letter_is_given_up() {
         assert_eq!(world.number("SELECT count(*) FROM outbox_dead").await, i64::try_from(dead).unwrap());
         let again = "ALTER TABLE outbox_messages ALTER COLUMN id RESTART";
         sqlx::query(again).execute(&mut world.other).await.unwrap();
+    }
+}
+
+/// Its statement began before the renewal, whose lease must not seem to end too late for that.
+#[tokio::test]
+async fn a_relay_that_waits_for_a_renewal_does_not_take_the_lease() {
+    let Some(mut world) = world().await else { return };
+    let outbox = world.store.register_outbox("billing").await.unwrap();
+    let mut renewal = world.other.begin().await.unwrap();
+    renewal.execute("SELECT FROM outboxes FOR UPDATE").await.unwrap();
+    let store = world.store.clone();
+    let waiting =
+        tokio::spawn(async move { store.lease_outbox(outbox, Uuid::new_v4(), LeaseRequest::Hold(LEASE)).await });
+    let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'tuple' AND relation = 'outboxes'::regclass";
+    while sqlx::query_scalar::<_, i64>(waits).fetch_one(&mut *renewal).await.unwrap() == 0 {
+        assert!(!waiting.is_finished(), "it did not wait");
+        tokio::task::yield_now().await;
+    }
+    let renew = "UPDATE outboxes SET locked_by = gen_random_uuid(), lease = interval '10 seconds',
+                     locked_until = clock_timestamp() + interval '10 seconds'";
+    renewal.execute(renew).await.unwrap();
+    renewal.commit().await.unwrap();
+    match waiting.await.unwrap() {
+        // The machine is busy.
+        Err(StoreError::LockTimeout) => {}
+        answer => assert_eq!(answer.unwrap(), LeaseAnswer::Other),
     }
 }
 

@@ -58,8 +58,8 @@ impl Postgres {
 
     /// Returns one of [`statements`](crate::store::sql::statements).
     pub(super) fn shared<'q>(&self, text: &str) -> Statement<'q> {
-        let text = text.replace("\"idem_", "{schema}.\"").replace("{now}", "now()");
-        self.query(&text.replace("{greatest}", "greatest"))
+        let text = text.replace("\"idem_", "{schema}.\"").replace("{greatest}", "greatest");
+        self.query(&text.replace("{now}", "now()").replace("{clock}", "clock_timestamp()"))
     }
 
     /// Returns the text of a statement, with at most nine values as literals, none of which may contain a dollar sign or a brace.

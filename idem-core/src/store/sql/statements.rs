@@ -1,5 +1,6 @@
-//! The statements that are alike in all databases. `"idem_` begins the name of a table, `{now}` is the clock, to which a time in
-//! the database's own unit can be added, and `{greatest}` the function by this name.
+//! The statements that are alike in all databases. `"idem_` begins the name of a table, `{now}` is the time at which the statement
+//! began and `{clock}` the current one, to which a time in the database's own unit can be added, and `{greatest}` is the function
+//! by this name.
 
 use crate::store::MAX_BREAKS;
 
@@ -116,9 +117,11 @@ pub(crate) const FREE: &str = r#"
 SELECT locked_by IS NULL OR locked_by = $2 OR locked_until < {now} OR locked_until > {now} + lease
 FROM "idem_outboxes" WHERE id = $1"#;
 
+/// It may wait for another relay, and compares the lease of that one with the time after the wait: one that was renewed since the
+/// statement began would seem to end too late, and would be taken.
 pub(crate) const LEASE: &str = r#"
-UPDATE "idem_outboxes" SET locked_by = $2, lease = $3, locked_until = {now} + $3, relay_seen_at = {now}
-WHERE id = $1 AND (locked_by IS NULL OR locked_by = $2 OR locked_until < {now} OR locked_until > {now} + lease) RETURNING 1"#;
+UPDATE "idem_outboxes" SET locked_by = $2, lease = $3, locked_until = {clock} + $3, relay_seen_at = {clock}
+WHERE id = $1 AND (locked_by IS NULL OR locked_by = $2 OR locked_until < {clock} OR locked_until > {clock} + lease) RETURNING 1"#;
 
 pub(crate) const RELEASE: &str = r#"
 UPDATE "idem_outboxes" SET locked_by = NULL, locked_until = {now} WHERE id = $1 AND locked_by = $2"#;

@@ -42,11 +42,12 @@ impl Prefix {
         valid.then(|| Self(prefix.to_owned()))
     }
 
-    /// Rewrites a statement, written for the prefix `idem_`, for this prefix. `{now}` is the clock, `{row}` the columns
-    /// that [`row`] reads, `{greatest}` that of its arguments; `{ordinary}`, `{orphan}` and `{due}` are of inbox rows.
+    /// Rewrites a statement, written for the prefix `idem_`, for this prefix. `{now}` and `{clock}` are the clock, `{row}` the
+    /// columns that [`row`] reads, `{greatest}` that of its arguments; `{ordinary}`, `{orphan}` and `{due}` are of inbox rows.
     pub(super) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
         let text = text.replace("{ordinary}", ORDINARY).replace("{orphan}", ORPHAN).replace("{due}", DUE);
-        let text = text.replace("{row}", ROW).replace("{now}", NOW).replace("{greatest}", "max");
+        let text =
+            text.replace("{row}", ROW).replace("{now}", NOW).replace("{clock}", NOW).replace("{greatest}", "max");
         // Safe: the prefix is validated, and it appears only between double quotes.
         AssertSqlSafe(text.replace("\"idem_", &format!("\"{}", self.0)))
     }

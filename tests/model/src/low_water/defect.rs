@@ -11,5 +11,5 @@ crate::defect::defects! {
     CutReadCoversAll: "the low-water mark rises over what the limit of a read has cut" => NothingLost,
     ReachedByAnyMark:
         "behind the end of a remembered transaction, the low-water mark rises to the newest mark at once" => NothingLost,
-    FailureKeepsFloor: "the low-water mark stays where it is when a server fails over" => NothingLost,
+    FailureKeepsLowWater: "the low-water mark stays where it is when a server fails over" => NothingLost,
 }

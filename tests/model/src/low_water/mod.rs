@@ -58,7 +58,7 @@ pub(crate) fn worlds() -> Vec<World> {
 
 /// The world in which this broken rule must fail.
 pub(crate) fn of(defect: Defect) -> World {
-    let failovers = u8::from(defect == Defect::FailureKeepsFloor);
+    let failovers = u8::from(defect == Defect::FailureKeepsLowWater);
     World { name: "", limited: defect == Defect::CutReadCoversAll, rollbacks: 0, failovers, defect: None }
 }
 

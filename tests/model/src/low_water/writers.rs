@@ -58,7 +58,7 @@ pub(super) fn failover(steps: &mut Steps<'_>) {
         state.writers[*writer].id + 1 == state.next_id
     });
     let Some(last) = last.filter(|_| state.failovers > 0) else { return };
-    let keeps = steps.world.has(Defect::FailureKeepsFloor);
+    let keeps = steps.world.has(Defect::FailureKeepsLowWater);
     steps.setback("", "the server fails over, and has lost _", u8::try_from(last).unwrap_or_default(), |after| {
         after.failovers -= 1;
         after.next_id -= 1;
