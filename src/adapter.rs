@@ -2,6 +2,6 @@
 //! exchange with a worker; and [`Sink`], to which a relay publishes.
 
 pub use idem_core::{
-    Acker, BackgroundTasks, BoxError, Delivery, DeliveryOrder, Error, Headers, Lag, Outgoing, Properties, ReplayWindow,
-    Settled, Sink, SinkError, Source, StagedMessage, SubscribeOptions,
+    Acker, BackgroundTasks, BoxError, Callback, Delivery, DeliveryOrder, Error, Headers, Lag, Outgoing, Properties,
+    ReplayWindow, Settled, Sink, SinkConnection, SinkError, Source, StagedMessage, SubscribeOptions,
 };

@@ -1,4 +1,4 @@
-//! The parameters of a handler beside its message and its transaction.
+//! The parameters of a handler besides its message and its transaction.
 
 pub use idem_core::{
     CloudEvent, Extract, Extraction, FromRef, Headers, IdempotencyKey, Outbox, Param, PartitionKey, State, Subject,

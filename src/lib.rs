@@ -33,7 +33,7 @@ pub use idem_nats::{self as nats, Nats};
 pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};
 
 #[doc(hidden)]
-pub use idem_core::{__private, SuspectLock};
+pub use idem_core::{__private, IsolationLock};
 
 #[allow(unused_imports, unreachable_pub, reason = "with all features, nothing is missing")]
 #[doc(hidden)]

@@ -29,7 +29,7 @@ pub(crate) enum Side {
     Broker(Broker, usize),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Broker {
     #[value(name = "rabbitmq")]
     RabbitMq,

@@ -4,13 +4,12 @@ use std::fmt;
 
 use anyhow::Result;
 use nix::sys::resource::UsageWho;
-use serde::Serialize;
 
 use crate::idle::{numbers, run};
 use crate::machine::used;
 
 /// The results.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct Framework {
     /// Nanoseconds of CPU time per message, by concurrency: the minimum of the repetitions, because disturbances only
     /// add time.

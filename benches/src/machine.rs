@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::Result;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
-use serde::Serialize;
 use sqlx::PgConnection;
 
 /// The settings that determine the durability and the cost of a commit.
@@ -14,7 +13,7 @@ const SETTINGS: &str = "fsync synchronous_commit full_page_writes wal_level wal_
     commit_delay shared_buffers max_wal_size checkpoint_timeout autovacuum max_connections";
 
 /// The machine of the measurement.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 pub(crate) struct Machine {
     date: String,
     cores: usize,

@@ -17,7 +17,7 @@
 //! | `tables`, `prune` | millions of claims: the bytes of each, and the cost of pruning |
 //! | `queue`, `message` | the broker of all sides, a queue in memory; the messages and the tables |
 //! | `machine`, `samples` | the machine of the measurement; medians and ratios |
-//! | `outcome`, `table` | the results and their file; as a table |
+//! | `outcome`, `table` | the results; as a table |
 
 mod all;
 mod autocommit;
@@ -52,7 +52,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 
-use crate::options::{Arguments, Options, What};
+use crate::options::{Arguments, What};
 use crate::servers::Servers;
 
 fn main() -> Result<ExitCode> {
@@ -60,8 +60,11 @@ fn main() -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new()?;
     // The servers end behind the runtime, so that no worker sees that.
     Ok(ExitCode::from(match what {
-        None => runtime.block_on(compare(&Servers::start(&all.brokers())?, &all))?,
-        Some(What::Single { rounds }) => runtime.block_on(compare(&Servers::start(&[])?, &Options::single(rounds)))?,
+        None => {
+            let outcome = runtime.block_on(all::measure(&Servers::start(&all.brokers())?, &all))?;
+            print!("{outcome}");
+            outcome.verdict()
+        }
         Some(What::Calls { messages }) => runtime.block_on(calls::measure(&Servers::start(&[])?.database, messages))?,
         Some(What::Framework) => {
             let framework = runtime.block_on(framework::measure(200_000))?;
@@ -71,7 +74,6 @@ fn main() -> Result<ExitCode> {
         Some(What::Relay(options)) => {
             let report = runtime.block_on(relay::measure(&Servers::start(&options.broker)?, &options))?;
             print!("{report}");
-            servers::save("relay.json", &report)?;
             report.verdict()
         }
         Some(What::Idle(options)) => {
@@ -84,12 +86,4 @@ fn main() -> Result<ExitCode> {
             0
         }
     }))
-}
-
-/// Compares all sides, or those that the options name.
-async fn compare(servers: &Servers, options: &Options) -> Result<u8> {
-    let outcome = all::measure(servers, options).await?;
-    print!("{outcome}");
-    outcome.save()?;
-    Ok(outcome.verdict())
 }

@@ -9,8 +9,8 @@ use idem::store::{
     Caller, ClaimState, Claimed, CommitResult, Consumers, DeadOutgoing, DueRows, ErrorClass, ExistingClaim, Fate,
     Filter, HandlerId, HandlerMark, HasConnection, Identity, InboxRows, KnownHandler, LeaseAnswer, LeaseRequest,
     LeftCalls, LocalMessage, LookBack, NewRow, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
-    Pruned, PublishFailure, Replay, Replayed, Resolution, RollbackResult, Row, RowKind, RowRef, RowResult, Stats,
-    StoreError, StoreFacts, TakeLimit, TakenCalls, Ticket, Transactions, TxnState, UnreadOutbox,
+    PublishFailure, Replay, Replayed, Resolution, Row, RowKind, RowRef, RowResult, Stats, StoreError, StoreFacts,
+    TakeLimit, TakenCalls, Ticket, Transactions, TxnState, UnreadOutbox,
 };
 use uuid::Uuid;
 
@@ -81,8 +81,8 @@ impl Transactions for Nothing {
         ErrorClass::Ordinary
     }
 
-    async fn rollback(&self, _: Nowhere) -> Answer<RollbackResult> {
-        Ok(RollbackResult::RolledBack)
+    async fn rollback(&self, _: Nowhere) -> Answer<Fate> {
+        Ok(Fate::RolledBack)
     }
 
     fn ticket(&self, _: &Nowhere) -> Option<Ticket> {
@@ -97,10 +97,6 @@ impl Transactions for Nothing {
 impl InboxRows for Nothing {
     async fn insert(&self, _: &mut Nowhere, rows: &[NewRow<'_>]) -> Answer<Vec<i64>> {
         Ok(vec![0; rows.len()])
-    }
-
-    async fn count_duplicates(&self, _: &mut Nowhere, _: &[&Identity]) -> Answer<()> {
-        Ok(())
     }
 
     async fn start(&self, _: &mut Nowhere, rows: &[&Row], _: ClaimState) -> Answer<Vec<bool>> {
@@ -136,7 +132,7 @@ impl InboxRows for Nothing {
     }
 
     async fn take_calls(&self, _: &[Caller], _: usize, _: Option<Duration>, _: Uuid) -> Answer<TakenCalls> {
-        Ok(TakenCalls::new(Vec::new(), Instant::now()))
+        Ok(TakenCalls { rows: Vec::new(), since: Instant::now() })
     }
 
     async fn date_call(&self, _: &Row, _: Duration) -> Answer<Option<Instant>> {
@@ -159,7 +155,7 @@ impl OutboxRows for Nothing {
         Ok(LeaseAnswer::Unknown)
     }
 
-    async fn read_outbox(&self, _: OutboxId, _: OutboxRead<'_>) -> Answer<OutboxFound> {
+    async fn read_outbox(&self, _: OutboxId, _: &OutboxRead) -> Answer<OutboxFound> {
         Ok(OutboxFound::default())
     }
 
@@ -221,7 +217,7 @@ impl Consumers for Nothing {
         Ok(false)
     }
 
-    async fn prune(&self) -> Answer<Pruned> {
-        Ok(Pruned::of(0))
+    async fn prune(&self) -> Answer<u64> {
+        Ok(0)
     }
 }

@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::case::{Broker, Case, Side};
 use crate::plan;
 
-/// Measure idem and everything it is compared to, in turns: prints a table, and writes `target/bench/bench.json`.
+/// Measure idem and everything it is compared to, in turns, and print a table.
 ///
 /// Servers that the environment does not name are started. Exit code 0: all required thresholds are met. 1: one is not.
 /// 2: the run proves nothing: messages were not committed at the rate, or the soak was too short.
@@ -20,12 +20,6 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 pub(crate) enum What {
-    /// Only one message per transaction, compared to the handwritten loop, in many short rounds.
-    Single {
-        /// Rounds, in addition to the warm-up.
-        #[arg(long, default_value_t = 11)]
-        rounds: usize,
-    },
     /// External calls: 100 of 50 ms at once, with 20 connections.
     Calls {
         /// Messages of each round.
@@ -112,12 +106,6 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Returns the options that measure one message per transaction.
-    pub(crate) fn single(rounds: usize) -> Self {
-        let only = ["C idem, 1", "B by hand, 1"].map(str::to_owned).into();
-        Self { seconds: 0.5, rounds, rows: 0, only, no_peer: true, no_brokers: true }
-    }
-
     /// Returns whether this is to be measured.
     pub(crate) fn wants(&self, label: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| label.contains(only))
@@ -135,21 +123,5 @@ impl Options {
     pub(crate) fn brokers(&self) -> Vec<Broker> {
         let cases = self.cases();
         Broker::ALL.into_iter().filter(|broker| cases.iter().any(|case| case.broker() == Some(*broker))).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn single_measures_idem_and_the_loop_alone() {
-        let labels: Vec<String> = Options::single(1).cases().iter().map(Case::label).collect();
-        let both = |side: &str| [format!("{side}, 1 lane"), format!("{side}, 16 lanes")];
-        let [mut expected, mut found] = [["B by hand", "C idem"].map(both).concat(), labels];
-        expected.sort();
-        found.sort();
-        assert_eq!(found, expected);
-        assert!(Options::single(1).brokers().is_empty());
     }
 }

@@ -1,8 +1,4 @@
-//! The results of all sides, the conclusions, and their file. `table` prints them.
-
-use anyhow::Result;
-use serde::Serialize;
-use serde_json::{Value, json};
+//! The results of all sides, and the conclusions. `table` prints them.
 
 use crate::case::{Case, Side};
 use crate::framework::Framework;
@@ -10,7 +6,6 @@ use crate::machine::Machine;
 use crate::plan::{self, Line};
 use crate::prune::Prune;
 use crate::samples::Samples;
-use crate::servers::save;
 use crate::tables::Bytes;
 
 pub(crate) struct Outcome {
@@ -31,7 +26,7 @@ pub(crate) struct Outcome {
 }
 
 /// A number that must not exceed its limit, beside the ratios of the plan.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct Limit {
     pub(crate) what: &'static str,
     pub(crate) most: f64,
@@ -73,23 +68,6 @@ impl Outcome {
     pub(crate) fn verdict(&self) -> u8 {
         let above = self.limits().iter().any(|limit| limit.reached.is_some_and(|reached| reached > limit.most));
         u8::from(above || self.below(&plan::lines(self.rows)))
-    }
-
-    /// Writes `target/bench/bench.json`.
-    pub(crate) fn save(&self) -> Result<()> {
-        let case = |(case, samples): (&Case, _)| json!({ "case": case.label(), "samples": samples });
-        let lines = |lines: Vec<Line>| -> Vec<Value> {
-            let line = |line: &Line| json!({ "what": line.what, "least": line.least, "reached": self.reached(line) });
-            lines.iter().map(line).collect()
-        };
-        let json = json!({
-            "command": self.command, "machine": self.machine, "rounds": self.rounds, "load_at_end": self.load_at_end,
-            "cases": self.samples.iter().map(case).collect::<Vec<_>>(), "must_reach": lines(plan::lines(self.rows)),
-            "limits": self.limits(), "others": lines(plan::others()),
-            "bytes": self.bytes, "prune": self.prune, "framework": self.framework, "missing": self.missing,
-            "exit_code": self.verdict(),
-        });
-        save("bench.json", &json)
     }
 }
 

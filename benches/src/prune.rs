@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use anyhow::Result;
 use idem::Postgres;
-use serde::Serialize;
 
 use crate::case::{Size, Work};
 use crate::message;
@@ -15,7 +14,7 @@ use crate::sides::{LANES, Sides};
 use crate::tables::run;
 use crate::worker::{Handler, How};
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct Prune {
     claims: u64,
     /// Claims per second without other load.
@@ -80,8 +79,8 @@ async fn run_worker(store: &Postgres, messages: usize) -> Result<f64> {
 
 async fn timed(pruner: &Postgres) -> Result<(u64, f64)> {
     let begun = Instant::now();
-    let pruned = pruner.prune().await?;
-    Ok((pruned.claims, pruned.claims as f64 / begun.elapsed().as_secs_f64()))
+    let claims = pruner.prune().await?;
+    Ok((claims, claims as f64 / begun.elapsed().as_secs_f64()))
 }
 
 impl fmt::Display for Prune {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::case::Case;
 
 /// One run of one case.
-#[derive(Debug, Clone, Copy, serde::Serialize)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     /// Messages per second.
     pub(crate) rate: f64,
@@ -33,8 +33,9 @@ impl Samples {
         self.0.get(case).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Case, &Vec<Sample>)> {
-        self.0.iter()
+    /// Returns the measured cases.
+    pub(crate) fn cases(&self) -> impl Iterator<Item = &Case> {
+        self.0.keys()
     }
 
     pub(crate) fn median(&self, case: &Case, of: impl Fn(&Sample) -> f64) -> Option<f64> {

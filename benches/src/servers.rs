@@ -58,13 +58,6 @@ pub(crate) fn directory() -> Result<PathBuf> {
     Ok(target)
 }
 
-/// Writes a result to a file of `target/bench`.
-pub(crate) fn save(file: &str, json: &impl serde::Serialize) -> Result<()> {
-    let file = directory()?.join(file);
-    let json = serde_json::to_string_pretty(json)?;
-    fs::write(&file, format!("{json}\n")).with_context(|| format!("cannot write {}", file.display()))
-}
-
 /// Builds the program of the other library, which is a workspace of its own, because its dependencies must not become
 /// idem's.
 pub(crate) fn build_peer() -> Result<PathBuf> {

@@ -2,7 +2,6 @@
 
 use anyhow::{Context, Result};
 use idem::Postgres;
-use serde::Serialize;
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::case::Size;
@@ -16,7 +15,7 @@ pub(crate) struct Table {
 }
 
 /// The disk space of a claim.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub(crate) struct Bytes {
     pub(crate) claims: i64,
     pub(crate) total: f64,

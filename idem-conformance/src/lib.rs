@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod captured;
+pub mod certificates;
 mod proxy;
 pub mod relay;
 mod server;
@@ -84,6 +85,40 @@ macro_rules! keyed_by_id {
 
         fn key(message: &$message, _: &::idem_core::Delivery) -> Result<::idem_core::Key, ::idem_core::KeyError> {
             ::idem_core::Key::of(&message.id)
+        }
+    };
+}
+
+/// What a world does as a handler, with connections of sqlx: `handles_by_sqlx!(PgConnection);`.
+#[macro_export]
+macro_rules! handles_by_sqlx {
+    ($connection:ty) => {
+        async fn execute(tx: &mut $connection, sql: &str) -> Result<(), ::idem_core::BoxError> {
+            ::sqlx::raw_sql(::sqlx::AssertSqlSafe(sql)).execute(tx).await?;
+            Ok(())
+        }
+
+        async fn changes(tx: &mut $connection, sql: &str) -> Result<bool, ::idem_core::BoxError> {
+            Ok(::sqlx::raw_sql(::sqlx::AssertSqlSafe(sql)).execute(tx).await?.rows_affected() > 0)
+        }
+
+        async fn nested(tx: &mut $connection, sql: &str, end: $crate::store::End) -> Result<(), ::idem_core::BoxError> {
+            use ::sqlx::Connection as _;
+            use $crate::store::End;
+
+            if let End::Unbegun = end {
+                // One that has begun by its first poll is an ordinary drop.
+                while ::futures_util::FutureExt::now_or_never(tx.begin()).is_some() {}
+                return Ok(());
+            }
+            let mut nested = tx.begin().await?;
+            ::sqlx::raw_sql(::sqlx::AssertSqlSafe(sql)).execute(&mut *nested).await?;
+            match end {
+                End::Commit => nested.commit().await?,
+                End::Rollback => nested.rollback().await?,
+                End::Drop | End::Unbegun => drop(nested),
+            }
+            Ok(())
         }
     };
 }

@@ -7,9 +7,11 @@ mod world;
 use std::time::{Duration, Instant};
 
 use idem_conformance::store::{Setup, World};
-use idem_core::store::{LeaseRequest, OutboxRead, OutboxRow, OutboxRows, Page, PublishFailure, RowRef};
+use idem_core::store::{LeaseRequest, OutboxRead, OutboxRow, OutboxRows, Page, PublishFailure, RowRef, StoreError};
 use idem_core::{Outgoing, Postgres, Relay, RetryPolicy, Sink, SinkError, StagedMessage, StoreOutbox};
-use idem_test::{MemorySink, Reply};
+use idem_test::tap::SinkTap;
+use idem_test::tapped_store::{StoreTap, TappedStore};
+use idem_test::{MemorySink, Reply, TappedSink};
 use sqlx::{Connection, PgConnection, raw_sql};
 use uuid::Uuid;
 use world::PostgresWorld;
@@ -54,7 +56,7 @@ async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_k
     sink.wait_for(|sink| sink.published().len() == 1).await;
     let mut late = first.begin().await.unwrap();
     outbox.stage(&mut late, [message("late")]).await.unwrap();
-    // The floors advance beyond its id.
+    // The low-water marks advance beyond its id.
     let began = Instant::now();
     let mut others = 0;
     while began.elapsed() < Duration::from_secs(7) {
@@ -78,6 +80,19 @@ async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_k
     relay.abort();
 }
 
+/// Reads take some time, so that one nearly always runs.
+#[derive(Clone)]
+struct SlowReads;
+
+impl StoreTap for SlowReads {
+    async fn before(&self, method: &'static str, _: &[u8]) -> Result<(), StoreError> {
+        if method == "read_outbox" {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        Ok(())
+    }
+}
+
 /// A trigger keeps the rows that a relay deletes. Their copies are published again, but not at full speed.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_that_cannot_be_deleted_are_published_again_after_a_while() {
@@ -88,7 +103,8 @@ async fn messages_that_cannot_be_deleted_are_published_again_after_a_while() {
     let (outbox, sink) = (store.outbox("billing"), MemorySink::new());
     stage(&outbox, &mut own, [Outgoing::new("orders", "kept")]).await;
     world.run(&format!("{function}; {trigger}")).await;
-    let relay = Relay::new("billing", store.clone(), sink.clone()).poll_interval(Duration::from_millis(5));
+    let slow = TappedStore::new(store.clone(), SlowReads);
+    let relay = Relay::new("billing", slow, sink.clone()).poll_interval(Duration::from_millis(5));
     let relay = tokio::spawn(relay.run_until(std::future::pending()));
     sink.wait_for(|sink| sink.calls() >= 2).await;
     let before = sink.calls();
@@ -106,26 +122,15 @@ async fn messages_that_cannot_be_deleted_are_published_again_after_a_while() {
     relay.abort();
 }
 
-/// A sink that takes some time for each message.
-#[derive(Clone, Default)]
-struct SlowSink(MemorySink);
+/// A sink takes some time for each message.
+struct Slow;
 
-impl Sink for SlowSink {
-    fn system(&self) -> &'static str {
-        "memory"
-    }
-
-    fn name(&self) -> &str {
-        "slow"
-    }
-
-    async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
-        self.0.publish(message).await?;
+impl SinkTap for Slow {
+    async fn publish<K: Sink>(&self, sink: &K, message: &StagedMessage) -> Result<(), SinkError> {
+        sink.publish(message).await?;
         tokio::time::sleep(Duration::from_millis(10)).await;
         Ok(())
     }
-
-    async fn close(&self) {}
 }
 
 /// A transaction with many messages commits behind later ones, and the broker is slow: what is not read yet of it is in
@@ -134,28 +139,28 @@ impl Sink for SlowSink {
 async fn a_late_transaction_of_many_messages_is_not_jumped_over() {
     let Some((world, store, mut own)) = scene().await else { return };
     let outbox = store.outbox("billing");
-    let sink = SlowSink::default();
-    let relay = Relay::new("billing", store.clone(), sink.clone()).concurrency(1);
+    let sink = MemorySink::new();
+    let relay = Relay::new("billing", store.clone(), TappedSink::new(sink.clone(), Slow)).concurrency(1);
     let relay = tokio::spawn(relay.run_until(std::future::pending()));
     let message = |text: String| Outgoing::new("orders", text).key("k");
     let mut first = PgConnection::connect(&world.url).await.unwrap();
     let mut late = first.begin().await.unwrap();
     outbox.stage(&mut late, (0..500).map(|n| message(format!("{n:03}")))).await.unwrap();
     stage(&outbox, &mut own, [message("before".to_owned())]).await;
-    sink.0.wait_for(|sink| sink.published().len() == 1).await;
+    sink.wait_for(|sink| sink.published().len() == 1).await;
     late.commit().await.unwrap();
-    // The floors advance, while most of it is not read yet.
+    // The low-water marks advance, while most of it is not read yet.
     tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(sink.0.published().len() < 450, "the broker is too quick for this test");
+    assert!(sink.published().len() < 450, "the broker is too quick for this test");
     stage(&outbox, &mut own, [message("later".to_owned())]).await;
-    tokio::time::timeout(Duration::from_secs(25), sink.0.wait_for(|sink| sink.published().len() == 502)).await.unwrap();
-    let texts = texts(&sink.0).split_off(1);
+    tokio::time::timeout(Duration::from_secs(25), sink.wait_for(|sink| sink.published().len() == 502)).await.unwrap();
+    let texts = texts(&sink).split_off(1);
     assert!(texts.is_sorted() && texts.len() == 501, "{texts:?}");
     relay.abort();
 }
 
-/// A transaction with more messages of a key than are kept commits behind a later one, which fails then: what is not kept of
-/// it stays in front of all that comes later.
+/// A transaction with more messages of a key than are kept commits behind a message that did not wait for it, and that fails
+/// then: what is not kept of it stays in front of all that comes later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_lets_nothing_jump_over_a_late_transaction_of_many_messages() {
     let Some((world, store, mut own)) = scene().await else { return };
@@ -174,7 +179,7 @@ async fn a_failure_lets_nothing_jump_over_a_late_transaction_of_many_messages() 
     outbox.stage(&mut late, (0..150).map(|n| message(format!("{n:03}"), "k"))).await.unwrap();
     stage(&outbox, &mut own, [message("before".to_owned(), "k")]).await;
     sink.wait_for(|sink| sink.calls() == 1).await;
-    // The floors advance beyond their ids.
+    // The low-water marks advance beyond their ids.
     let (began, mut others) = (Instant::now(), 0);
     while began.elapsed() < Duration::from_secs(5) {
         stage(&outbox, &mut own, [message("other".to_owned(), "l")]).await;
@@ -194,7 +199,8 @@ async fn a_failure_lets_nothing_jump_over_a_late_transaction_of_many_messages() 
     let all = sink.wait_for(|sink| sink.published().len() == others + 152);
     tokio::time::timeout(Duration::from_secs(25), all).await.unwrap();
     let texts: Vec<String> = texts(&sink).into_iter().filter(|text| text != "other").collect();
-    let expected = (0..150).map(|n| format!("{n:03}")).chain(["before".to_owned(), "later".to_owned()]);
+    let late = (0..150).map(|n| format!("{n:03}"));
+    let expected = std::iter::once("before".to_owned()).chain(late).chain(["later".to_owned()]);
     assert_eq!(texts, expected.collect::<Vec<_>>());
     relay.abort();
 }
@@ -231,7 +237,7 @@ async fn dead_index_entries_are_not_read_again_and_again() {
             }
         });
     }
-    // Floors follow what is published.
+    // Low-water marks follow what is published.
     for n in 0..40 {
         stage(&outbox, &mut own, (0..64).map(|key| Outgoing::new("orders", format!("{n} {key}")).key(key))).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -261,7 +267,7 @@ async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
     stage(&store.outbox("billing"), &mut own, messages).await;
     let (outbox, token) = (store.register_outbox("billing").await.unwrap(), Uuid::new_v4());
     store.lease_outbox(outbox, token, LeaseRequest::Hold(Duration::from_secs(60))).await.unwrap();
-    let read = async || store.read_outbox(outbox, OutboxRead::ALL).await.unwrap();
+    let read = async || store.read_outbox(outbox, &OutboxRead::ALL).await.unwrap();
     let found = read().await;
     assert_eq!((found.rows.len(), found.is_cut), (2, false));
     let failure = |at: usize, next| {
@@ -281,7 +287,8 @@ async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
     assert_eq!(StoreOutbox::new(&store, "billing").stats(100).await.unwrap().dead, 1);
 }
 
-/// A backup is restored beneath a relay: ids go back, and numbers of transactions go on. Messages that are staged then leave in their order.
+/// A backup is restored beneath a relay: ids go back, and numbers of transactions go on. Messages that are staged then leave in
+/// their order.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_order_of_a_key_holds_behind_a_restore() {
     let Some((world, store, mut own)) = scene().await else { return };
@@ -290,7 +297,7 @@ async fn the_order_of_a_key_holds_behind_a_restore() {
     for n in 0..5 {
         stage(&outbox, &mut own, (0..44).map(|_| Outgoing::new("orders", "before").key("before"))).await;
         sink.wait_for(|sink| sink.published().len() == 44 * (n + 1)).await;
-        // The floor follows.
+        // The low-water mark follows.
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     let table = world.own("outbox_messages");

@@ -1,14 +1,13 @@
 //! Settlement of one delivery.
 
-use std::time::Duration;
-
 use crate::BoxError;
 
 /// Settles one delivery, once: `ack` and `release` consume the acker. Handlers never see it.
 ///
 /// An acker belongs to the delivery that it came with. Once the connection, channel or assignment that brought the
 /// delivery has ended, settling returns [`Settled::Stale`] and must not touch any other delivery. Dropping an acker
-/// without settling leaves the delivery to the broker, which redelivers it.
+/// without settling leaves the delivery to the broker, which redelivers it. If the broker leases a delivery for a time only,
+/// the source extends the lease until the acker is settled or dropped: a delivery may wait, and a handler may run, for longer.
 ///
 /// ```
 /// # use idem_core::{Acker, BoxError, Settled};
@@ -33,7 +32,7 @@ use crate::BoxError;
 /// }
 /// ```
 pub trait Acker: Send + 'static {
-    /// Tells the broker that the database has taken over the message. Called only after a commit.
+    /// Reports to the broker that the database has taken over the message. Called only after a commit.
     ///
     /// If the future is dropped, the result is unknown. This is harmless: a redelivery finds the claim. The worker
     /// drops the future after 10 seconds, so an ack that is never answered blocks a worker task for no longer than
@@ -47,22 +46,6 @@ pub trait Acker: Send + 'static {
     /// Returns the delivery to the broker immediately, for another worker. Called only while the worker drains. A
     /// broker that cannot take back a single delivery redelivers it once the subscription has ended.
     fn release(self) -> impl Future<Output = Result<Settled, BoxError>> + Send;
-
-    /// Returns how long this worker owns the delivery without [`extend`](Self::extend), or `None` if the broker has no
-    /// such lease.
-    ///
-    /// The worker does not extend it while the delivery waits for another one to finish, which can take as long as a handler
-    /// runs. A source with shorter leases extends them itself until the delivery is settled or dropped; or its users set
-    /// [`prefetch`](crate::Worker::prefetch) to the concurrency.
-    fn lease(&self) -> Option<Duration> {
-        None
-    }
-
-    /// Restarts the lease. The worker calls it every third of the lease while the delivery runs or is held, and beside
-    /// handlers that never wait: it must return or wait for something itself.
-    fn extend(&mut self) -> impl Future<Output = Result<(), BoxError>> + Send {
-        std::future::ready(Ok(()))
-    }
 
     /// Returns whether this worker still owns the delivery. Called before a handler starts; `true` may be out of date
     /// at once.

@@ -25,7 +25,7 @@ pub fn permanent(error: impl Into<BoxError>) -> BoxError {
 
 /// Marks a handler's error with the time before which a retry is of no use, such as the `Retry-After` of a service that
 /// limits its clients. The next attempt starts after this delay, and the [retry policy](crate::RetryPolicy) decides the
-/// rest: the attempt is charged, the message is a dead letter after the last one, and where the policy has a longer
+/// rest: the attempt counts, the message is a dead letter after the last one, and where the policy has a longer
 /// delay, that delay counts. The transaction is rolled back as with any other error.
 ///
 /// ```

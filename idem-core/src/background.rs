@@ -5,8 +5,8 @@ use std::panic::resume_unwind;
 
 use tokio::task::JoinSet;
 
-/// Tasks that a source runs beside [`next`](crate::Source::next), to extend leases or to fetch messages, for example.
-/// Dropping this value ends them.
+/// Tasks that a source runs concurrently with [`next`](crate::Source::next), to extend leases or to fetch messages, for
+/// example. Dropping this value ends them.
 ///
 /// If one of them panicked and nobody noticed, the source would look healthy and do a part of its work only. A source
 /// therefore waits for [`panicked`](Self::panicked) in `next`: the worker then ends with

@@ -1,4 +1,4 @@
-//! Catches panics of user code: codecs, callbacks, calls. `run/handle.rs` catches those of handlers.
+//! Catches panics of user code: codecs, callbacks, calls. `run/transaction.rs` catches those of handlers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

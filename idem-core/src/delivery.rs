@@ -17,7 +17,7 @@ mod rare;
 
 /// One delivery of a message: its payload, its headers and the broker's metadata.
 ///
-/// The same message can be delivered many times; idem tells such redeliveries from new messages. As a handler's
+/// The same message can be delivered many times; idem distinguishes such redeliveries from new messages. As a handler's
 /// parameter, `Delivery` is a copy (the payload is shared, not copied).
 ///
 /// ```
@@ -129,11 +129,11 @@ impl Delivery {
         self
     }
 
-    /// Sets the position of the message at the broker (topic/partition/offset, stream/sequence). No other message from the same
-    /// [source](Self::source) may ever have it, even after the stream was deleted and created again: add the time at which the
-    /// broker stored the message. A handler whose key is the position would take the other message for a copy. If the other one
-    /// has the same key and content, its external call would be made under the [key](crate::OutboundKey) of the first one, and
-    /// have no effect.
+    /// Sets the position of the message at the broker (topic/partition/offset, stream/sequence). No other message from
+    /// the same [source](Self::source) may ever have it, even after the stream was deleted and created again: add the
+    /// time at which the broker stored the message. A handler whose key is the position would treat the other message
+    /// as a copy. If the other one has the same key and content, its external call would be made under the
+    /// [key](crate::OutboundKey) of the first one, and have no effect.
     pub fn with_position(mut self, position: Option<String>) -> Self {
         self.position = position;
         self

@@ -19,8 +19,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// An error that keeps a worker or a store from starting, or that ends a worker. It never concerns a single message;
 /// the result for a message is an [`Outcome`](crate::Outcome).
 ///
-/// `Display` and `Debug` show the whole chain as text, each part once: the cure is often in the source, and Rust prints the
-/// `Debug` of an error that `main` returns.
+/// `Display` and `Debug` show the whole chain as text, each part once: the remedy is often in the source, and Rust
+/// prints the `Debug` of an error that `main` returns.
 ///
 /// ```
 /// let refused = idem_core::Error::database("cannot connect to PostgreSQL at db:5432", "connection refused");

@@ -1,14 +1,12 @@
 //! The parameters of a handler besides the message and the connection.
 
-mod extraction;
+use std::cell::OnceCell;
 
 use bytes::Bytes;
 
 use crate::external::ErasedCall;
 use crate::outbox::Outbox;
 use crate::{BoxError, CloudEvent, Delivery, Headers, Key, permanent};
-
-pub use extraction::Extraction;
 
 /// A type that a handler may have as a parameter. `.handler::<..>()` checks that the worker can provide it. A type of
 /// your own implements it together with [`Extract`], which has an example.
@@ -65,6 +63,26 @@ pub trait Extract<S>: Param + Sized {
     #[doc(hidden)]
     fn external() -> Option<ErasedCall<S>> {
         None
+    }
+}
+
+/// The input of an extractor, see [`Extract`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Extraction<'a, S> {
+    /// The current delivery.
+    pub delivery: &'a Delivery,
+    /// The key of the delivery.
+    pub key: &'a Key,
+    /// The state of the worker.
+    pub state: &'a S,
+    /// The outbox of this run, made when it is first extracted.
+    pub(crate) outbox: OnceCell<Outbox>,
+}
+
+impl<'a, S> Extraction<'a, S> {
+    pub(crate) fn new(delivery: &'a Delivery, key: &'a Key, state: &'a S) -> Self {
+        Self { delivery, key, state, outbox: OnceCell::new() }
     }
 }
 

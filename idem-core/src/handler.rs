@@ -56,7 +56,7 @@ pub trait Handler: Send + Sync + 'static {
     /// Whether what it writes is idempotent by itself: it leaves the same rows however often, and in whichever order, its
     /// messages are handled. `#[idempotent(.., natural)]` sets it. A first delivery then runs without a claim, so a copy of
     /// it runs again. Its key and fingerprint still identify its rows in the inbox. In a worker with an order each message
-    /// takes a claim nevertheless.
+    /// has a claim nevertheless.
     const NATURAL: bool = false;
 
     /// Whether its key, or a part of it, is the message's position at the broker. `#[idempotent]` sets it for a key
@@ -95,8 +95,8 @@ pub trait Handler: Send + Sync + 'static {
     /// No key can be created; the message becomes a dead letter with reason `no key`.
     fn key(message: &Self::Message, delivery: &Delivery) -> Result<Key, KeyError>;
 
-    /// Returns the fingerprint, which tells a copy from another message with the same key. By default it is a hash of
-    /// the payload, or a fixed value for a tombstone.
+    /// Returns the fingerprint, which distinguishes a copy from another message with the same key. By default it is a
+    /// hash of the payload, or a fixed value for a tombstone.
     fn fingerprint(delivery: &Delivery) -> Fingerprint {
         Fingerprint::of_delivery(delivery)
     }

@@ -84,8 +84,8 @@ impl<C> HandlerOptions<C> {
     }
 
     /// Makes the handler take [local messages](crate::Outbox::local) only, and no delivery of the source. It then needs
-    /// no event type or subject that tells it from the worker's other handlers, and its key may be one that the source
-    /// does not have.
+    /// no event type or subject that distinguishes it from the worker's other handlers, and its key may be one that the
+    /// source does not have.
     ///
     /// ```
     /// # use idem_core::{Handler, HandlerOptions, HasConnection, Source, Store, Worker};
@@ -109,7 +109,7 @@ impl<C> HandlerOptions<C> {
     /// Names that the handler had before, as `#[idempotent(.., formerly = "..")]` does: they are one handler, so messages
     /// that were processed under an old name are duplicates under the new one, and after a rollback as well.
     ///
-    /// If the handler has processed messages under both names, the worker does not start, and the error has the cure.
+    /// If the handler has processed messages under both names, the worker does not start, and the error has the remedy.
     pub fn formerly(mut self, names: &'static [&'static str]) -> Self {
         self.limits.formerly = names;
         self
@@ -144,11 +144,7 @@ impl<C> HandlerOptions<C> {
 
 impl<C> fmt::Debug for HandlerOptions<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HandlerLimits { timeout, retry, is_local_only, formerly } = self.limits;
-        let mut shown = f.debug_struct("HandlerOptions");
-        shown.field("timeout", &timeout).field("retry", &retry).field("is_local_only", &is_local_only);
-        shown.field("formerly", &formerly);
-        shown.finish_non_exhaustive()
+        f.debug_struct("HandlerOptions").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
@@ -159,13 +155,8 @@ pub struct WorkerCodec {
 }
 
 /// The handler has its own codec.
+#[derive(Debug)]
 pub struct OwnCodec<D>(D);
-
-impl<D> fmt::Debug for OwnCodec<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OwnCodec")
-    }
-}
 
 /// The codec of a handler of `M`: its own, or that of its worker, `C`. Only [`WorkerCodec`] and [`OwnCodec`] implement
 /// it.

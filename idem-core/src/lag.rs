@@ -1,10 +1,8 @@
 //! The number of messages that wait at the broker.
 
-use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::BoxError;
+use crate::{BoxError, Callback};
 
 /// A handle that reads how many messages are ready for one subscription. A [`Source`](crate::Source) returns it from
 /// [`lag`](crate::Source::lag), and the worker publishes the numbers as the gauge `idem_source_lag`.
@@ -20,11 +18,8 @@ use crate::BoxError;
 /// assert_eq!(lag.read().await?, [("orders".into(), 42)]);
 /// # Ok(()) }
 /// ```
-#[derive(Clone)]
-pub struct Lag(Arc<dyn Fn() -> Asking + Send + Sync>);
-
-/// One pending request.
-type Asking = Pin<Box<dyn Future<Output = Result<Vec<(Arc<str>, u64)>, BoxError>> + Send>>;
+#[derive(Debug, Clone)]
+pub struct Lag(Callback<Vec<(Arc<str>, u64)>>);
 
 impl Lag {
     /// Creates a handle from this function. It returns a number for each queue, stream or topic of the subscription,
@@ -38,20 +33,14 @@ impl Lag {
         F: Fn() -> A + Send + Sync + 'static,
         A: Future<Output = Result<Vec<(Arc<str>, u64)>, BoxError>> + Send + 'static,
     {
-        Self(Arc::new(move || Box::pin(ask())))
+        Self(Callback::new(ask))
     }
 
     /// Asks the broker. Cancel safe.
     ///
     /// # Errors
-    /// The broker has not answered, or does not report the number. Nothing else depends on it.
+    /// The broker has not answered within 10 seconds, or does not report the number. Nothing else depends on it.
     pub async fn read(&self) -> Result<Vec<(Arc<str>, u64)>, BoxError> {
-        (self.0)().await
-    }
-}
-
-impl fmt::Debug for Lag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lag").finish_non_exhaustive()
+        self.0.call().await
     }
 }

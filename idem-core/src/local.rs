@@ -18,7 +18,7 @@ impl Outbox {
     /// delivery has (a position, a header that is not set), it is the message id, which is derived as that of a
     /// [published](Self::publish) message. A message whose key was claimed before, and whose claim is still kept, is skipped,
     /// or a dead letter, `conflict`, if the other one had another payload. While another transaction holds that claim, this
-    /// handler is rolled back and run again later, uncharged.
+    /// handler is rolled back and run again later, without an attempt.
     ///
     /// ```
     /// # use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Outbox};
@@ -74,13 +74,11 @@ pub struct LocalStaging<'a>(Staging<'a>);
 impl LocalStaging<'_> {
     /// Sets the message id, which is the key for a handler with `key = message_id`. By default it is derived from the
     /// incoming message, so that whatever runs twice stages the same message.
-    #[allow(clippy::must_use_candidate, reason = "the message is staged already")]
     pub fn id(self, id: Uuid) -> Self {
         Self(self.0.id(id))
     }
 
     /// Appends a header; a header with the same name is not replaced.
-    #[allow(clippy::must_use_candidate, reason = "as above")]
     pub fn header(self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
         Self(self.0.header(name, value))
     }

@@ -118,6 +118,7 @@ macro_rules! reasons {
     };
 }
 
+// A new reason: also `needs_force` below, `Replayed::refused`, and `counts` of the kill switch if the message is undeliverable.
 reasons! {
     /// The last attempt failed.
     Exhausted = "exhausted",
@@ -152,7 +153,7 @@ reasons! {
     /// The handler ran COMMIT: some of its writes may be committed. It can be replayed only by force.
     Committed = "committed by its handler",
     /// Whether its external call had an effect is unknown, and calling again could repeat the effect.
-    /// [`Inbox::resolve`](crate::Inbox::resolve) tells idem what became of it.
+    /// [`Inbox::resolve`](crate::Inbox::resolve) records its outcome.
     Unresolved = "unresolved",
 }
 

@@ -1,6 +1,7 @@
 //! Broker-specific properties of a message.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The broker-specific properties of a message, as text by name; empty on most brokers.
@@ -17,7 +18,7 @@ use std::fmt;
 /// assert_eq!((priority, delivery.properties().get("app_id")), (Some(9), None));
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Properties(Vec<(Cow<'static, str>, String)>);
+pub struct Properties(BTreeMap<Cow<'static, str>, String>);
 
 impl Properties {
     /// Creates an empty set of properties.
@@ -27,16 +28,12 @@ impl Properties {
 
     /// Sets a property, replacing one with the same name.
     pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
-        let (name, value) = (name.into(), value.into());
-        match self.place(&name) {
-            Ok(at) => self.0[at].1 = value,
-            Err(at) => self.0.insert(at, (name, value)),
-        }
+        self.0.insert(name.into(), value.into());
     }
 
     /// Returns the property with this name.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.place(name).ok().map(|at| self.0[at].1.as_str())
+        self.0.get(name).map(String::as_str)
     }
 
     /// Iterates over all properties, sorted by name.
@@ -53,17 +50,11 @@ impl Properties {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    fn place(&self, name: &str) -> Result<usize, usize> {
-        self.0.binary_search_by(|(other, _)| other.as_ref().cmp(name))
-    }
 }
 
 impl<N: Into<Cow<'static, str>>, V: Into<String>> FromIterator<(N, V)> for Properties {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(properties: I) -> Self {
-        let mut all = Self::new();
-        properties.into_iter().for_each(|(name, value)| all.insert(name, value));
-        all
+        Self(properties.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
 }
 

@@ -1,6 +1,4 @@
-//! The type-erased handlers of a worker.
-
-mod job;
+//! The type-erased handlers of a worker, and their decoded messages that are ready to run.
 
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
@@ -18,9 +16,6 @@ use crate::{
     BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, HasConnection, Input, Key,
     KeyError, Param as _, PrepareError, Reason, Store,
 };
-
-pub(crate) use job::Job;
-use job::Ready;
 
 /// The properties of a handler, which are the same for all its messages.
 pub(crate) struct Facts {
@@ -55,7 +50,7 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     fn facts(&self) -> &Facts;
 
     /// Returns the fingerprint, which tells a copy from another message.
-    fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit>;
+    fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Undeliverable>;
 
     /// Joins many jobs into one, for a batch handler. `None` if it takes one message at a time.
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>>;
@@ -78,25 +73,25 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
 #[derive(Debug)]
 pub(crate) enum NoJob {
     /// There can never be one.
-    Unfit(Unfit),
+    Undeliverable(Undeliverable),
     /// The codec has to prepare first.
     Unprepared,
 }
 
-impl From<Unfit> for NoJob {
-    fn from(unfit: Unfit) -> Self {
-        Self::Unfit(unfit)
+impl From<Undeliverable> for NoJob {
+    fn from(undeliverable: Undeliverable) -> Self {
+        Self::Undeliverable(undeliverable)
     }
 }
 
 /// A delivery that can never be passed to a handler.
 #[derive(Debug)]
-pub(crate) struct Unfit {
+pub(crate) struct Undeliverable {
     pub(crate) reason: Reason,
     pub(crate) error: String,
 }
 
-impl Unfit {
+impl Undeliverable {
     pub(crate) fn new(reason: Reason, error: impl std::fmt::Display) -> Self {
         Self { reason, error: crate::error::clean(&error.to_string()) }
     }
@@ -173,7 +168,7 @@ where
         }))
     }
 
-    fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit> {
+    fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Undeliverable> {
         caught(Reason::NoKey, "the fingerprint", || Ok(H::fingerprint(delivery).by(H::RECIPE)))
     }
 
@@ -191,24 +186,17 @@ where
     }
 
     fn key_if_known(&self, delivery: &Delivery) -> Result<Option<Key>, NoJob> {
-        let message = self.message(delivery)?;
-        caught(Reason::NoKey, "the key", || match H::key(&message, delivery) {
-            Ok(key) if key.as_bytes().is_empty() => Err(Unfit::new(Reason::NoKey, KeyError::Empty).into()),
+        match Self::key(&self.message(delivery)?, delivery)? {
             Ok(key) => Ok(Some(key)),
             Err(KeyError::Missing { .. }) => Ok(None),
-            Err(error) => Err(Unfit::new(Reason::NoKey, error).into()),
-        })
+            Err(error) => Err(Undeliverable::new(Reason::NoKey, error).into()),
+        }
     }
 
     fn decode(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob> {
         let message = self.message(delivery)?;
         if key.as_bytes().is_empty() {
-            *key = caught(Reason::NoKey, "the key", || {
-                H::key(&message, delivery).map_err(|e| Unfit::new(Reason::NoKey, e))
-            })?;
-        }
-        if key.as_bytes().is_empty() {
-            return Err(Unfit::new(Reason::NoKey, crate::KeyError::Empty).into());
+            *key = Self::key(&message, delivery)?.map_err(|error| Undeliverable::new(Reason::NoKey, error))?;
         }
         // A failure or a panic of an extractor counts as an attempt of the message.
         let from = Extraction::new(delivery, key, &*self.state);
@@ -224,7 +212,7 @@ impl<H: Handler, St, C: Codec<H::Message>> Bound<H, St, C> {
             self.decode(delivery).map_err(|error| match error {
                 DecodeError::Unprepared => NoJob::Unprepared,
                 DecodeError::Undecodable(error) => {
-                    Unfit::new(Reason::Undecodable, crate::error::text(error.as_ref())).into()
+                    Undeliverable::new(Reason::Undecodable, crate::error::text(error.as_ref())).into()
                 }
             })
         })
@@ -242,11 +230,43 @@ impl<H: Handler, St, C: Codec<H::Message>> Bound<H, St, C> {
             .into()),
         }
     }
+
+    /// Returns the key of a message, which is not empty.
+    fn key(message: &H::Message, delivery: &Delivery) -> Result<Result<Key, KeyError>, Undeliverable> {
+        let filled = |key: Key| if key.as_bytes().is_empty() { Err(KeyError::Empty) } else { Ok(key) };
+        caught(Reason::NoKey, "the key", || Ok(H::key(message, delivery).and_then(filled)))
+    }
 }
 
-/// A panic in user code must affect only its message, not the worker task: the message is unfit for this reason.
-fn caught<T, E: From<Unfit>>(reason: Reason, what: &str, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+/// A decoded message with all parameters of its handler, ready to run in a transaction.
+pub(crate) trait Job<S: Store>: Any + Send {
+    /// Returns the outbox into which the run stages messages, if the handler takes it.
+    fn outbox(&self) -> Option<&Outbox>;
+
+    fn run(self: Box<Self>, txn: &mut S::Txn) -> BoxFuture<'_, Result<(), BoxError>>;
+}
+
+/// One message for one call, or many of a handler that takes a batch.
+struct Ready<H: Handler> {
+    input: H::Input,
+    params: Result<H::Params, BoxError>,
+    /// Of many messages: that of the first one, as the other parameters, with what was staged into those of the others.
+    outbox: Option<Outbox>,
+}
+
+impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Ready<H> {
+    fn outbox(&self) -> Option<&Outbox> {
+        self.outbox.as_ref()
+    }
+
+    fn run(self: Box<Self>, txn: &mut S::Txn) -> BoxFuture<'_, Result<(), BoxError>> {
+        Box::pin(async move { H::handle(self.input, self.params?, S::connection(txn)).await })
+    }
+}
+
+/// A panic in user code must affect only its message, not the worker task: the message is undeliverable for this reason.
+fn caught<T, E: From<Undeliverable>>(reason: Reason, what: &str, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        Err(Unfit::new(reason, format!("{what} panicked: {}", panic_text(panic.as_ref()))).into())
+        Err(Undeliverable::new(reason, format!("{what} panicked: {}", panic_text(panic.as_ref()))).into())
     })
 }

@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::external::CallLimits;
-use crate::registry::{Registered, Unfit};
+use crate::registry::{Registered, Undeliverable};
 use crate::store::{Caller, HandlerId, Identity, Row, first_provider_key};
 use crate::subject;
 use crate::telemetry::Meters;
@@ -35,14 +35,6 @@ pub(crate) struct Route<S> {
     pub(crate) history: OnceCell<()>,
 }
 
-impl<S> Route<S> {
-    /// Returns the first key of the external call for a message, if the handler makes one. `from`: the delivery that brings the
-    /// message, or that of the handler that hands it over.
-    pub(crate) fn first_provider_key(&self, message: &Identity, from: &Delivery) -> Option<Uuid> {
-        self.external.map(|call| call.first_provider_key(message, from))
-    }
-}
-
 /// The external call of a handler.
 #[derive(Clone, Copy)]
 pub(crate) struct RouteCall {
@@ -52,8 +44,9 @@ pub(crate) struct RouteCall {
 }
 
 impl RouteCall {
-    /// Returns the first key of the call for a message. Without a position in a stream it is random: nothing tells whether the
-    /// message comes again, or is another one with the same key and content, which must have an effect as well.
+    /// Returns the first key of the call for a message. `from`: the delivery that brings the message, or that of the handler that
+    /// hands it over. Without a position in a stream it is random: nothing tells whether the message comes again, or is another
+    /// one with the same key and content, which must have an effect as well.
     pub(crate) fn first_provider_key(&self, message: &Identity, from: &Delivery) -> Uuid {
         let Some(position) = from.position() else { return Uuid::new_v4() };
         first_provider_key(self.namespace, self.limits.name, (from.source(), position), message)
@@ -85,7 +78,7 @@ pub(crate) struct Routes<S> {
 impl<S: Store> Routes<S> {
     /// Returns the handler that names this delivery's event type or subject, or else the one that names none. If there
     /// are several, returns the first.
-    pub(crate) fn find(&self, delivery: &Delivery) -> Result<&Route<S>, Unfit> {
+    pub(crate) fn find(&self, delivery: &Delivery) -> Result<&Route<S>, Undeliverable> {
         // Asked twice for each delivery, and most workers have one handler, which takes all of them.
         if let [only] = &self.routes[..]
             && !only.is_local_only
@@ -96,11 +89,11 @@ impl<S: Store> Routes<S> {
         self.takers(delivery).next().ok_or_else(|| self.untaken(delivery))
     }
 
-    /// Returns why a delivery is unfit that no handler takes.
-    pub(crate) fn untaken(&self, delivery: &Delivery) -> Unfit {
+    /// Returns why a delivery is undeliverable that no handler takes.
+    pub(crate) fn untaken(&self, delivery: &Delivery) -> Undeliverable {
         let (what, event) = self.named_by(delivery);
         let event = event.map_or_else(|| format!("no {what}"), |event| format!("the {what} {event:?}"));
-        Unfit::new(Reason::UnknownType, format!("no handler of this worker takes a delivery with {event}"))
+        Undeliverable::new(Reason::UnknownType, format!("no handler of this worker takes a delivery with {event}"))
     }
 
     /// Returns all handlers that name this delivery's event type or subject, or else all that name none.
@@ -173,7 +166,7 @@ impl<S: Store> Routes<S> {
 
     /// Returns the first key of the external call for a message, if its handler makes one.
     pub(crate) fn first_provider_key(&self, message: &Identity, from: &Delivery) -> Option<Uuid> {
-        self.get(message.handler)?.first_provider_key(message, from)
+        Some(self.get(message.handler)?.external?.first_provider_key(message, from))
     }
 
     /// The handlers that make external calls.

@@ -172,9 +172,10 @@ pub struct SubscribeOptions {
 
 impl SubscribeOptions {
     /// Creates options with a handler timeout of 30 seconds and no order, the worker's defaults, for a worker that
-    /// has handled no message.
+    /// has handled no message. A `max_unsettled` of 0, with which nothing would be received, counts as 1.
     pub fn new(consumer: impl Into<String>, max_unsettled: u16) -> Self {
         let (handler_timeout, order) = (Duration::from_secs(30), DeliveryOrder::None);
+        let max_unsettled = max_unsettled.max(1);
         let (consumer, least_unsettled) = (consumer.into(), max_unsettled);
         Self { consumer, max_unsettled, least_unsettled, handler_timeout, order, has_history: false }
     }

@@ -26,4 +26,4 @@ pub mod trace;
 pub use broker::{Broker, Counts, Publication, Queue};
 pub use harness::{Crash, Trial};
 pub use sink::{MemorySink, Reply};
-pub use tap::Tapped;
+pub use tap::{Tapped, TappedSink};

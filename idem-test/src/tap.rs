@@ -1,8 +1,10 @@
-//! A source that wraps another one and overrides what a test needs.
+//! A source or a sink that wraps another one and overrides what a test needs.
 
 use std::time::Duration;
 
-use idem_core::{Acker, BoxError, Delivery, Lag, ReplayWindow, Settled, Source, SubscribeOptions};
+use idem_core::{
+    Acker, BoxError, Delivery, Lag, ReplayWindow, Settled, Sink, SinkError, Source, StagedMessage, SubscribeOptions,
+};
 
 /// The calls that [`Tapped`] changes. Each method gets the wrapped source and forwards the call by default, so that a
 /// tap implements only what it changes.
@@ -205,15 +207,66 @@ impl<A: Acker, T: AckTap> Acker for TappedAcker<A, T> {
         settled
     }
 
-    fn lease(&self) -> Option<Duration> {
-        self.acker.lease()
-    }
-
-    fn extend(&mut self) -> impl Future<Output = Result<(), BoxError>> + Send {
-        self.acker.extend()
-    }
-
     fn is_live(&self) -> bool {
         self.acker.is_live()
+    }
+}
+
+/// The calls that [`TappedSink`] changes. Each method gets the wrapped sink and forwards the call by default.
+#[doc(hidden)]
+pub trait SinkTap: Send + Sync + 'static {
+    /// Replaces [`Sink::open`].
+    fn open<K: Sink>(&self, sink: &K) -> impl Future<Output = Result<(), SinkError>> + Send {
+        sink.open()
+    }
+
+    /// Replaces [`Sink::publish`].
+    fn publish<K: Sink>(
+        &self,
+        sink: &K,
+        message: &StagedMessage,
+    ) -> impl Future<Output = Result<(), SinkError>> + Send {
+        sink.publish(message)
+    }
+}
+
+/// A sink that forwards all calls to the wrapped sink through its tap.
+#[doc(hidden)]
+#[derive(Debug, Clone)]
+pub struct TappedSink<K, T> {
+    sink: K,
+    tap: T,
+}
+
+impl<K, T> TappedSink<K, T> {
+    /// Wraps this sink with this tap.
+    pub fn new(sink: K, tap: T) -> Self {
+        Self { sink, tap }
+    }
+}
+
+impl<K: Sink, T: SinkTap> Sink for TappedSink<K, T> {
+    fn system(&self) -> &'static str {
+        self.sink.system()
+    }
+
+    fn name(&self) -> &str {
+        self.sink.name()
+    }
+
+    fn limit(&self) -> Option<usize> {
+        self.sink.limit()
+    }
+
+    async fn open(&self) -> Result<(), SinkError> {
+        self.tap.open(&self.sink).await
+    }
+
+    async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
+        self.tap.publish(&self.sink, message).await
+    }
+
+    async fn close(&self) {
+        self.sink.close().await;
     }
 }

@@ -1,7 +1,5 @@
-//! The in-process broker beyond the suite: faults, leases, signals.
+//! The in-process broker beyond the suite: faults, signals.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
-use std::time::Duration;
 
 use idem_core::{Acker, Settled, Source, SubscribeOptions};
 use idem_test::{Broker, Publication, Queue};
@@ -81,28 +79,6 @@ async fn a_refused_connection_is_an_error_of_open() {
     assert!(queue.next().await.is_err());
     broker.refuse_connections(false);
     queue.subscribe(subscribe_options(1)).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_is_not_extended_ends_and_one_that_is_does_not() {
-    let broker = Broker::new();
-    broker.lease(Some(Duration::from_secs(30)));
-    broker.publish("orders", "a");
-    let (mut one, mut two) = (open(&broker, 1).await, open(&broker, 1).await);
-    let (_, mut acker) = one.next().await.unwrap();
-    assert_eq!(acker.lease(), Some(Duration::from_secs(30)));
-    for _ in 0..4 {
-        tokio::time::advance(Duration::from_secs(20)).await;
-        acker.extend().await.unwrap();
-    }
-    assert!(acker.is_live());
-
-    let (again, second) = two.next().await.unwrap();
-    assert!(again.redelivered());
-    assert!(!acker.is_live());
-    assert!(acker.extend().await.is_err());
-    assert_eq!(acker.ack().await.unwrap(), Settled::Stale);
-    assert_eq!(second.ack().await.unwrap(), Settled::Confirmed);
 }
 
 #[tokio::test]

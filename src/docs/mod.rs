@@ -39,6 +39,9 @@ pub mod testing {}
 #[doc = include_str!("running.md")]
 pub mod running {}
 
+#[doc = include_str!("monitoring.md")]
+pub mod monitoring {}
+
 #[doc = include_str!("moving.md")]
 pub mod moving {}
 

@@ -24,7 +24,7 @@ const FEATURES: &[&[&str]] = &[
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Run the relays of an outbox, the payments at a provider, a minute of suspects and all mutants, which takes longer
+    /// Run the relays of an outbox, the payments at a provider, a minute of orphaned rows and all mutants, which takes longer
     /// than everything else. Otherwise only one part of the mutants, which the commit chooses.
     #[arg(long)]
     full: bool,
@@ -41,12 +41,12 @@ fn part_of_commit() -> Result<()> {
     })
 }
 
-/// Measures how little suspects keep other messages waiting, over a minute and beside nothing else: the same test is
+/// Measures how little orphaned rows keep other messages waiting, over a minute and beside nothing else: the same test is
 /// short and lenient among the others.
-fn minute_of_suspects(servers: &Up) -> Result<()> {
-    let mut suspects =
-        cargo(["test", "--workspace", "--all-features", "--test", "faults", "suspects", "--", "--nocapture"]);
-    run(suspects.envs(servers.env.iter().cloned()).env("FAULTS_MINUTE", "1"))
+fn minute_of_orphans(servers: &Up) -> Result<()> {
+    let mut orphans =
+        cargo(["test", "--workspace", "--all-features", "--test", "faults", "orphans", "--", "--nocapture"]);
+    run(orphans.envs(servers.env.iter().cloned()).env("FAULTS_MINUTE", "1"))
 }
 
 /// Runs the cheap checks first. A warning is an error here, so that warnings do not accumulate.
@@ -67,7 +67,7 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
         demo::small()?;
         demo::small_run(&["--relay", "--messages", "300", "--kills", "3"])?;
         demo::small_run(&["external", "--messages", "300", "--kills", "3"])?;
-        minute_of_suspects(&servers)?;
+        minute_of_orphans(&servers)?;
         mutants::run(&mutants::Options::default())?;
     } else {
         part_of_commit()?;

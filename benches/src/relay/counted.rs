@@ -1,4 +1,4 @@
-//! A sink that counts and times the confirms.
+//! Counts and times the confirms of a sink.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use idem::adapter::{Sink, SinkError, StagedMessage};
+use idem_test::tap::SinkTap;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -73,39 +74,13 @@ impl Confirms {
     }
 }
 
-/// The sink of a broker, and its confirms.
-pub(super) struct Counted<K> {
-    pub(super) sink: K,
-    pub(super) confirms: Confirms,
-}
-
-impl<K: Sink> Sink for Counted<K> {
-    fn system(&self) -> &'static str {
-        self.sink.system()
-    }
-
-    fn name(&self) -> &str {
-        self.sink.name()
-    }
-
-    fn limit(&self) -> Option<usize> {
-        self.sink.limit()
-    }
-
-    async fn open(&self) -> Result<(), SinkError> {
-        self.sink.open().await
-    }
-
-    async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
-        if self.confirms.begin_other() {
+impl SinkTap for Confirms {
+    async fn publish<K: Sink>(&self, sink: &K, message: &StagedMessage) -> Result<(), SinkError> {
+        if self.begin_other() {
             return Ok(());
         }
-        self.sink.publish(message).await?;
-        self.confirms.add(message.id());
+        sink.publish(message).await?;
+        self.add(message.id());
         Ok(())
-    }
-
-    async fn close(&self) {
-        self.sink.close().await;
     }
 }

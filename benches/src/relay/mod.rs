@@ -4,7 +4,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `staged` | the outbox, filled |
-//! | `counted` | a sink that counts and times the confirms |
+//! | `counted` | counts and times the confirms of a sink |
 //! | `sides` | one run of one side: the relay, with keys, beside an open transaction; the loop |
 //! | `pace` | from commit to confirm at a fixed rate |
 //! | `report` | the table |

@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use idem::Postgres;
 use idem::outbox::{Outgoing, StoreOutbox};
 use idem_brokers::Broker as Client;
-use serde::Serialize;
 use sqlx::PgPool;
 use tokio::task::JoinSet;
 use tokio::time::interval;
@@ -19,7 +18,7 @@ use super::staged::{NAME, OUTBOX, payload};
 use crate::samples::quantile;
 
 /// The percentiles of one run, in milliseconds, and the reached rate.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
     pub(super) p50: f64,
     pub(super) p99: f64,

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
 use super::pace::Sample;
 use super::sides::{CONCURRENCY, OTHERS, PART, Side};
 use super::staged::SIZE;
@@ -12,7 +10,7 @@ use crate::machine::{Machine, load};
 use crate::options::Relayed;
 use crate::samples::median;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct Report {
     machine: Machine,
     messages: usize,
@@ -22,7 +20,7 @@ pub(crate) struct Report {
 }
 
 /// The samples of one broker, by round.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(super) struct Line {
     pub(super) broker: Broker,
     /// Messages per second of each side.

@@ -6,11 +6,12 @@ use anyhow::{Context, Result, ensure};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use idem::{Postgres, Relay};
 use idem_brokers::Broker as Client;
+use idem_test::TappedSink;
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::counted::{Confirms, Counted};
+use super::counted::Confirms;
 use super::staged::{NAME, OUTBOX, fill, payload};
 use crate::by_hand;
 use crate::message::{self, SCHEMA};
@@ -130,7 +131,7 @@ impl Sides {
         confirms: &Confirms,
         end: impl Future<Output = ()> + Send,
     ) -> Result<()> {
-        let sink = Counted { sink: B::sink(address).await?, confirms: confirms.clone() };
+        let sink = TappedSink::new(B::sink(address).await?, confirms.clone());
         let relay = Relay::new(OUTBOX, self.store.clone(), sink).concurrency(CONCURRENCY).run_until(end);
         Ok(timeout(PATIENCE, relay).await.with_context(|| format!("not published within {PATIENCE:?}"))??)
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use idem_core::{Acker, BoxError, Settled};
 
+use crate::partition::Ticket;
 use crate::shared::Shared;
-use crate::ticket::Ticket;
 
 /// Settles one delivery of a [`Topic`](crate::Topic), in the assignment that delivered it and in no other.
 ///
@@ -60,11 +60,7 @@ impl Drop for KafkaAcker {
 
 impl fmt::Debug for KafkaAcker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KafkaAcker")
-            .field("partition", &format_args!("{}", self.ticket.assignment.partition))
-            .field("offset", &self.ticket.offset)
-            .field("live", &self.is_live())
-            .finish()
+        f.debug_struct("KafkaAcker").field("live", &self.is_live()).finish_non_exhaustive()
     }
 }
 

@@ -2,18 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use idem_core::{Delivery, DeliveryOrder};
 
-use crate::assignment::Assignment;
-use crate::partition::TopicPartition;
-use crate::stall::Cause;
-use crate::ticket::Ticket;
-
-mod partition;
-mod stalled;
-
-use partition::Partition;
+use crate::partition::{Assignment, Partition, Ticket, TopicPartition};
+use crate::stall::{Cause, Stall};
 
 /// The limit on the payload bytes buffered over all partitions. The record that reaches the limit is still buffered.
 /// Partitions have equal shares, so that a stalled one does not use up the room of the others. The same limit applies to
@@ -47,8 +41,6 @@ pub(crate) struct Assigned {
     /// The epoch of the partition that last had its turn.
     turn: u64,
     unsettled: usize,
-    /// How many records can be handed out, in all partitions.
-    ready: usize,
     /// Payload bytes handed out to the worker.
     held: usize,
     /// The epoch of the last assignment. The first one is 1.
@@ -67,7 +59,6 @@ impl Assigned {
             epochs: BTreeMap::new(),
             turn: 0,
             unsettled: 0,
-            ready: 0,
             held: 0,
             epoch: 0,
             changes: 0,
@@ -97,9 +88,7 @@ impl Assigned {
             let delivery = delivery.with_redelivered(marked);
             let (key, bytes) = (delivery.ordering_key(), delivery.payload().len());
             let ticket = Ticket { assignment: Arc::clone(&owned.assignment), offset, marked, key, bytes };
-            let ready = owned.buffer.ready();
             owned.buffer.push(ticket, delivery);
-            self.ready += owned.buffer.ready() - ready;
         }
     }
 
@@ -127,7 +116,6 @@ impl Assigned {
         owned.running += 1;
         owned.held += ticket.bytes;
         self.held += ticket.bytes;
-        self.ready -= 1;
         self.unsettled += 1;
         Some((ticket, delivery))
     }
@@ -148,34 +136,25 @@ impl Assigned {
 
     /// Marks a delivery as finished. Returns `false` if its assignment has ended.
     pub(crate) fn finish(&mut self, ticket: &Ticket) -> bool {
-        let Some(owned) = self.owned(ticket) else { return false };
-        owned.running -= 1;
-        owned.held -= ticket.bytes;
+        let Some(owned) = self.settle(ticket) else { return false };
         owned.to_mark += usize::from(ticket.marked);
         owned.tracker.finish(ticket.offset);
-        let ready = owned.buffer.ready();
         ticket.key.into_iter().for_each(|key| owned.buffer.free(key));
-        let freed = owned.buffer.ready() - ready;
-        self.ready += freed;
         self.unsettled -= 1;
-        self.held -= ticket.bytes;
         true
     }
 
     /// Handles a delivery that was released or dropped: it stays unsettled, and holds back the finished prefix and the
     /// deliveries behind it in its order. Returns `false` if its assignment has ended.
     pub(crate) fn leave_unsettled(&mut self, ticket: &Ticket) -> bool {
-        let Some(owned) = self.owned(ticket) else { return false };
-        owned.running -= 1;
-        owned.held -= ticket.bytes;
+        let Some(owned) = self.settle(ticket) else { return false };
         owned.left += 1;
-        self.held -= ticket.bytes;
         true
     }
 
-    /// Whether a record waits to be handed out, whatever may be unsettled. Each ack asks.
+    /// Whether a record waits to be handed out, whatever may be unsettled.
     pub(crate) fn is_ready(&self) -> bool {
-        self.ready > 0
+        self.partitions.values().any(|owned| owned.buffer.is_ready())
     }
 
     /// Marks these partitions as being revoked.
@@ -184,9 +163,7 @@ impl Assigned {
             if let Some(owned) = self.of(partition) {
                 owned.leaving = true;
                 owned.assignment.end();
-                let dropped = owned.buffer.ready();
                 owned.buffer.clear();
-                self.ready -= dropped;
             }
         }
         self.changes += 1;
@@ -203,7 +180,6 @@ impl Assigned {
         if let Some(owned) = self.epochs.remove(partition).and_then(|epoch| self.partitions.remove(&epoch)) {
             self.unsettled -= owned.running + owned.left;
             self.held -= owned.held;
-            self.ready -= owned.buffer.ready();
             self.changes += 1;
         }
     }
@@ -212,14 +188,13 @@ impl Assigned {
     pub(crate) fn clear(&mut self) {
         self.partitions.clear();
         self.epochs.clear();
-        (self.unsettled, self.ready, self.held) = (0, 0, 0);
+        (self.unsettled, self.held) = (0, 0);
         self.changes += 1;
     }
 
     /// Drops the buffered deliveries. They stay unfinished.
     pub(crate) fn discard(&mut self) {
         self.partitions.values_mut().for_each(|owned| owned.buffer.clear());
-        self.ready = 0;
     }
 
     /// How many more records of the assignment with this epoch may be received.
@@ -276,16 +251,48 @@ impl Assigned {
         progress
     }
 
-    /// The group's position in each assigned partition that has a leader and a start: the offset after the finished
-    /// prefix, or the offset at which the assignment began, if known.
+    /// The group's position in each assigned partition that has a leader: the offset after the finished prefix, or the
+    /// offset at which the assignment began, if known.
     pub(crate) fn places(&self) -> BTreeMap<TopicPartition, Option<i64>> {
-        let nowhere = |owned: &Partition| matches!(owned.stall.cause(), Some(Cause::NoLeader | Cause::Unplaced));
-        let led = self.partitions.values().filter(|owned| !nowhere(owned));
+        let led = self.partitions.values().filter(|owned| owned.stall.cause() != Some(Cause::NoLeader));
         led.map(|owned| (owned.assignment.partition.clone(), owned.at())).collect()
     }
 
-    fn owned(&mut self, ticket: &Ticket) -> Option<&mut Partition> {
-        self.partitions.get_mut(&ticket.assignment.epoch)
+    /// The state of a partition that may have stalled. `None` if it is not assigned to this member.
+    pub(crate) fn stall(&mut self, partition: &TopicPartition) -> Option<&mut Stall> {
+        self.of(partition).map(|owned| &mut owned.stall)
+    }
+
+    /// The stalled partitions that are to be tried again, each with the offset of the next record to receive, if known.
+    pub(crate) fn due(&self, now: Instant) -> Vec<(TopicPartition, Option<i64>)> {
+        let due = |owned: &Partition| !owned.leaving && owned.stall.is_due(now);
+        let due = self.partitions.values().filter(|owned| due(owned));
+        due.map(|owned| (owned.assignment.partition.clone(), owned.place())).collect()
+    }
+
+    /// The partitions that receive records, each with the offset of the next one, if known.
+    pub(crate) fn receiving(&self) -> BTreeMap<TopicPartition, Option<i64>> {
+        let receives = |owned: &Partition| !owned.leaving && owned.stall.receives();
+        let receiving = self.partitions.values().filter(|owned| receives(owned));
+        receiving.map(|owned| (owned.assignment.partition.clone(), owned.place())).collect()
+    }
+
+    /// The number of stalled partitions of each topic that has any.
+    pub(crate) fn stalled(&self) -> BTreeMap<Arc<str>, usize> {
+        let mut stalled = BTreeMap::new();
+        for owned in self.partitions.values().filter(|owned| owned.stall.cause().is_some()) {
+            *stalled.entry(Arc::clone(&owned.assignment.partition.topic)).or_default() += 1;
+        }
+        stalled
+    }
+
+    /// Notes that a delivery is no longer with the worker. Returns its partition, unless its assignment has ended.
+    fn settle(&mut self, ticket: &Ticket) -> Option<&mut Partition> {
+        let owned = self.partitions.get_mut(&ticket.assignment.epoch)?;
+        owned.running -= 1;
+        owned.held -= ticket.bytes;
+        self.held -= ticket.bytes;
+        Some(owned)
     }
 
     fn of(&mut self, partition: &TopicPartition) -> Option<&mut Partition> {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use idem_core::Delivery;
 
-use crate::ticket::Ticket;
+use crate::partition::Ticket;
 
 /// The records that wait to be handed out: first in, first out, but only one at a time for each ordering key.
 ///
@@ -56,11 +56,6 @@ impl Buffer {
 
     pub(crate) fn is_ready(&self) -> bool {
         !self.ready.is_empty()
-    }
-
-    /// How many records can be handed out now.
-    pub(crate) fn ready(&self) -> usize {
-        self.ready.len()
     }
 
     pub(crate) fn len(&self) -> usize {

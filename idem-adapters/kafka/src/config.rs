@@ -21,13 +21,12 @@ pub(crate) struct Config {
 impl Config {
     /// Returns this configuration with the current login.
     pub(crate) async fn current(&self) -> Result<Self, Error> {
-        let (place, mut client, login) = (self.place.clone(), self.client.clone(), self.login.clone());
-        if let Some(login) = &login {
-            let had = login.configure(&mut client).await;
+        let mut current = Self { tokens: Tokens::of(self.login.as_ref()), ..self.clone() };
+        if let Some(login) = &self.login {
+            let had = login.configure(&mut current.client).await;
             had.map_err(|source| Error::broker(not_had(&self.place), source))?;
         }
-        let tokens = Tokens::of(login.as_ref());
-        Ok(Self { place, client, login, tokens })
+        Ok(current)
     }
 }
 

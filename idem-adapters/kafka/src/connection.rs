@@ -1,6 +1,6 @@
 //! Queries the brokers with a separate client, which is in no group.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_core::Error;
@@ -10,6 +10,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::metadata::{Metadata, MetadataTopic};
 use rdkafka::{ClientConfig, ClientContext};
+use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::credentials::Tokens;
@@ -87,14 +88,11 @@ pub(crate) fn resolve(
 struct Look<'a> {
     config: &'a Config,
     consumer: BaseConsumer<Witness>,
-    witness: Witness,
 }
 
 impl<'a> Look<'a> {
     fn new(config: &'a Config) -> Result<Self, Loss> {
-        let witness = Witness::new(config);
-        let consumer = client(config, &config.client, witness.clone())?;
-        Ok(Self { config, consumer, witness })
+        Ok(Self { config, consumer: client(config, &config.client, Witness::new(config))? })
     }
 
     fn ask_until_known(&self, topic: Option<&str>) -> Result<Metadata, Loss> {
@@ -116,7 +114,7 @@ impl<'a> Look<'a> {
                 Ok(metadata) => return Ok(metadata),
                 Err(error) => error,
             };
-            let said = listen(&self.consumer, &self.witness);
+            let said = listen(&self.consumer);
             // The reason why a broker is down may arrive after that event or never, and one of several brokers may be
             // back at once.
             let down = said.down.is_some_and(|since| since.elapsed() >= REASONS);
@@ -130,10 +128,10 @@ impl<'a> Look<'a> {
 
 /// Polls until there are no more events, because librdkafka reports events only to polls. A poll returns after each
 /// event.
-fn listen(consumer: &BaseConsumer<Witness>, witness: &Witness) -> Said {
+fn listen(consumer: &BaseConsumer<Witness>) -> Said {
     loop {
-        let before = witness.said();
-        if consumer.poll(Duration::ZERO).is_none() && before.events == witness.said().events {
+        let before = consumer.context().said();
+        if consumer.poll(Duration::ZERO).is_none() && before.events == consumer.context().events() {
             return before;
         }
     }
@@ -147,8 +145,9 @@ fn waits(error: &KafkaError) -> bool {
     matches!(error.rdkafka_error_code(), Some(Code::BrokerTransportFailure | Code::OperationTimedOut))
 }
 
-fn is_unknown(code: Code) -> bool {
-    matches!(code, Code::UnknownTopicOrPartition | Code::UnknownTopic)
+/// Whether a topic or a partition does not exist.
+pub(crate) fn is_unknown(code: Code) -> bool {
+    matches!(code, Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition)
 }
 
 fn is_forbidden(topic: &MetadataTopic) -> bool {
@@ -186,9 +185,9 @@ pub(crate) fn client<C: ConsumerContext>(
 }
 
 /// Records the events of librdkafka, which say more than its return values.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Witness {
-    said: Arc<Mutex<Said>>,
+    said: Arc<watch::Sender<Said>>,
     tokens: Tokens,
 }
 
@@ -197,7 +196,9 @@ pub(crate) struct Said {
     pub(crate) code: Option<Code>,
     pub(crate) reason: String,
     /// A retry would not help.
-    pub(crate) final_word: bool,
+    final_word: bool,
+    /// The client is of no use any more: it has ended with a fatal error, or the brokers refuse its login.
+    pub(crate) ended: bool,
     /// The time since which all brokers have been down.
     down: Option<Instant>,
     events: u64,
@@ -209,20 +210,50 @@ impl Witness {
     }
 
     pub(crate) fn said(&self) -> Said {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.said.borrow().clone()
     }
 
-    pub(crate) fn hears(&self, error: &KafkaError, reason: &str) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.events += 1;
+    /// Whether the client is of no use any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.said.borrow().ended
+    }
+
+    /// Notes that the client is of no use any more.
+    pub(crate) fn end(&self) {
+        self.said.send_modify(|said| said.ended = true);
+    }
+
+    /// Waits for that.
+    pub(crate) async fn ended(&self) {
+        let mut said = self.said.subscribe();
+        let _ = said.wait_for(|said| said.ended).await;
+    }
+
+    /// Grows with each event that a poll has served. There is no other sign that another event may be pending.
+    pub(crate) fn events(&self) -> u64 {
+        self.said.borrow().events
+    }
+
+    pub(crate) fn serves(&self) {
+        self.said.send_modify(|said| said.events += 1);
+    }
+
+    fn hears(&self, error: &KafkaError, reason: &str) {
         let code = error.rdkafka_error_code();
-        let first = matches!(code, Some(Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL));
-        if code == Some(Code::AllBrokersDown) {
-            said.down.get_or_insert_with(Instant::now);
-        } else if first || !said.final_word {
-            (said.code, said.reason) = (code, reason.to_owned());
-        }
-        said.final_word |= first;
+        // If a new token cannot be fetched, the previous one may still be valid. Once it is not, the brokers report that.
+        let refused = matches!(code, Some(Code::Authentication | Code::SaslAuthenticationFailed))
+            && !reason.contains("Failed to acquire SASL OAUTHBEARER token");
+        let first = refused || code == Some(Code::SSL);
+        self.said.send_modify(|said| {
+            said.events += 1;
+            if code == Some(Code::AllBrokersDown) {
+                said.down.get_or_insert_with(Instant::now);
+            } else if first || !said.final_word {
+                (said.code, said.reason) = (code, reason.to_owned());
+            }
+            said.final_word |= first;
+            said.ended |= refused || code == Some(Code::Fatal);
+        });
     }
 }
 
@@ -234,7 +265,7 @@ impl ClientContext for Witness {
     }
 
     fn log(&self, _: RDKafkaLogLevel, part: &str, text: &str) {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).events += 1;
+        self.serves();
         tracing::debug!(target: "idem_kafka::librdkafka", part, text);
     }
 

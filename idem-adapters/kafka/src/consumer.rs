@@ -7,23 +7,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use idem_core::{Delivery, DeliveryOrder as Order};
+use idem_core::Delivery;
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::TopicPartitionListElem;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::bell::Waits;
 use crate::connection::{self, Witness};
 use crate::delivery::delivery;
 use crate::error::Loss;
-use crate::lag::{self, Asked};
+use crate::lag;
 use crate::member::Member;
 use crate::partition::TopicPartition;
 use crate::plan::Plan;
-use crate::shared::{Phase, Shared};
+use crate::shared::{Phase, Shared, Waits};
 use crate::start;
 use crate::subscribed::Subscribed;
 
@@ -55,11 +53,10 @@ pub(crate) type Panic = Box<dyn Any + Send>;
 ///
 /// The thread is separate because rebalance callbacks run where the client is polled, and they have to wait. The thread
 /// polls for as long as it lives, however slow the handlers are, so that the group keeps the member.
-pub(crate) fn start(plan: Plan, shared: Arc<Shared>, asked: Asked) -> io::Result<oneshot::Receiver<Panic>> {
+pub(crate) fn start(plan: Plan, shared: Arc<Shared>) -> io::Result<oneshot::Receiver<Panic>> {
     let (ended, end) = oneshot::channel();
-    let runtime = Handle::current();
     thread::Builder::new().name("idem-kafka".to_owned()).spawn(move || {
-        match catch_unwind(AssertUnwindSafe(|| run(plan, &shared, &asked, runtime))) {
+        match catch_unwind(AssertUnwindSafe(|| run(plan, &shared))) {
             Ok(Ok(())) => {}
             Ok(Err(loss)) => shared.end(loss),
             // Sent first: it is looked for when the subscription has ended.
@@ -71,18 +68,19 @@ pub(crate) fn start(plan: Plan, shared: Arc<Shared>, asked: Asked) -> io::Result
     Ok(end)
 }
 
-fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked, runtime: Handle) -> Result<(), Loss> {
+fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
+    let _ = shared.thread.set(thread::current());
     if start::decides(&plan) {
         // With a client that is not yet in a group, so that no other member waits.
         let look = connection::client(&plan.config, &plan.client(), Witness::new(&plan.config))?;
         plan.begins = start::decide(&look, &plan)?;
     }
-    let (config, client, order) = (Arc::clone(&plan.config), plan.client(), plan.order);
+    let (config, client) = (Arc::clone(&plan.config), plan.client());
     let mut consumer = connection::client(&config, &client, Member::new(plan, Arc::clone(shared)))?;
-    let bell = Arc::clone(shared);
-    consumer.set_nonempty_callback(move || bell.wake());
+    let waking = Arc::clone(shared);
+    consumer.set_nonempty_callback(move || waking.wake());
     let member = Arc::clone(consumer.context());
-    let mut subscribed = Subscribed::begin(&member, &consumer, runtime)?;
+    let mut subscribed = Subscribed::begin(&member, &consumer)?;
     while !subscribed.has_begun() {
         // Serves the log, in which the client reports topic ids. Other events may be dropped: they are repeated later,
         // since nothing is subscribed to yet.
@@ -90,9 +88,9 @@ fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked, runtime: Handle) -> 
         subscribed.follow(&member, &consumer)?;
     }
     let consumer = Arc::new(consumer);
-    asked.set(&consumer);
+    let _ = shared.client.set(Arc::downgrade(&consumer));
     let (queues, changes) = (BTreeMap::new(), None);
-    let mut thread = Thread { shared, member: &member, consumer: &consumer, subscribed, order, queues, changes };
+    let mut thread = Thread { shared, member: &member, consumer: &consumer, subscribed, queues, changes };
     let ended = thread.work();
     if let Err(loss) = &ended {
         shared.end(loss.clone());
@@ -109,7 +107,6 @@ struct Thread<'a> {
     member: &'a Member,
     consumer: &'a Arc<BaseConsumer<Member>>,
     subscribed: Subscribed,
-    order: Order,
     queues: BTreeMap<TopicPartition, Queue>,
     /// The number of changes of the assigned partitions that `queues` has seen.
     changes: Option<u64>,
@@ -200,15 +197,15 @@ impl Thread<'_> {
     fn serve(&mut self) -> Result<(), Loss> {
         let consumer = self.consumer;
         loop {
-            let served = self.member.served();
+            let events = self.member.witness.events();
             match consumer.poll(Duration::ZERO) {
                 // A poll returns after each event.
-                None if served != self.member.served() => {}
+                None if events != self.member.witness.events() => {}
                 None => break,
                 Some(Ok(record)) => {
                     self.split();
                     let partition = TopicPartition::new(&self.member.topic(record.topic()), record.partition());
-                    let early = (record.offset(), delivery(&partition.topic, &record, self.order));
+                    let early = (record.offset(), delivery(&partition.topic, &record, self.member.plan.order));
                     if let Some(queue) = self.queues.get_mut(&partition) {
                         queue.early.push_back(early);
                     }
@@ -241,8 +238,8 @@ impl Thread<'_> {
             self.queues.entry(partition).or_insert_with(|| {
                 let mut fetched = self.consumer.split_partition_queue(&topic, number);
                 if let Some(fetched) = &mut fetched {
-                    let bell = Arc::clone(self.shared);
-                    fetched.set_nonempty_callback(move || bell.wake());
+                    let waking = Arc::clone(self.shared);
+                    fetched.set_nonempty_callback(move || waking.wake());
                 }
                 Queue { epoch, early: VecDeque::new(), before, fetched }
             });
@@ -265,7 +262,7 @@ impl Thread<'_> {
                 match queue.fetched.as_ref().and_then(|fetched| fetched.poll(Duration::ZERO)) {
                     None => break,
                     Some(Ok(record)) => {
-                        let delivery = delivery(&partition.topic, &record, self.order);
+                        let delivery = delivery(&partition.topic, &record, self.member.plan.order);
                         bytes += delivery.payload().len();
                         received.push((record.offset(), delivery));
                     }
@@ -280,7 +277,9 @@ impl Thread<'_> {
             } else if bytes >= TURN_BYTES {
                 left = Received::More;
             }
-            records.push((queue.epoch, received));
+            if !received.is_empty() {
+                records.push((queue.epoch, received));
+            }
         }
         // All events from before this fetch have arrived by now. If one of them ends the subscription, these records
         // belong to another topic.

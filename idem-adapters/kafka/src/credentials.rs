@@ -3,18 +3,16 @@
 
 use std::ffi::CString;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use idem_core::BoxError;
+use idem_core::{BoxError, Callback};
 use rdkafka::bindings::rd_kafka_oauthbearer_set_token;
 use rdkafka::client::{Client, OAuthToken};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientConfig, ClientContext};
 use tokio::runtime::Handle;
-use tokio::time::timeout;
 
 use crate::error::Loss;
 
@@ -56,10 +54,7 @@ impl Token {
 /// Does not show the token.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token")
-            .field("principal", &self.principal)
-            .field("expires", &self.expires)
-            .finish_non_exhaustive()
+        f.debug_struct("Token").field("expires", &self.expires).finish_non_exhaustive()
     }
 }
 
@@ -93,46 +88,22 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// A callback of the application that returns current credentials.
-pub(crate) struct Getter<T>(Arc<dyn Fn() -> Getting<T> + Send + Sync>);
+/// How long a token is waited for: longer than its callback may take.
+const PATIENCE: Duration = Duration::from_secs(20);
 
-type Getting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
-
-impl<T> Clone for Getter<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<T: Send + 'static> Getter<T> {
-    pub(crate) fn new<F, A>(get: F) -> Self
-    where
-        F: Fn() -> A + Send + Sync + 'static,
-        A: Future<Output = Result<T, BoxError>> + Send + 'static,
-    {
-        Self(Arc::new(move || Box::pin(get())))
-    }
-
-    async fn get(&self) -> Result<T, BoxError> {
-        timeout(PATIENCE, (self.0)()).await.unwrap_or_else(|_| Err("there was no answer within 10 seconds".into()))
-    }
-}
-
-/// The time limit of a callback. The group does not wait meanwhile, but nothing is received.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A login that is not part of the static settings.
+/// A login. That of a callback is not part of the static settings.
 #[derive(Clone)]
 pub(crate) enum Login {
-    Credentials(Getter<Credentials>),
-    Token(Getter<Token>),
+    Plain(String, String),
+    Credentials(Callback<Credentials>),
+    Token(Callback<Token>),
 }
 
 impl Login {
     /// Puts the current credentials into the settings of new clients.
     pub(crate) async fn configure(&self, client: &mut ClientConfig) -> Result<(), BoxError> {
-        if let Self::Credentials(getter) = self {
-            let Credentials { user, password } = getter.get().await?;
+        if let Self::Credentials(callback) = self {
+            let Credentials { user, password } = callback.call().await?;
             if user.contains('\0') || password.contains('\0') {
                 return Err("a user or a password holds NUL".into());
             }
@@ -147,7 +118,7 @@ impl Login {
 pub(crate) struct Tokens(Option<Arc<Source>>);
 
 struct Source {
-    getter: Getter<Token>,
+    callback: Callback<Token>,
     runtime: Handle,
     /// The last token, and the time until which new clients reuse it. That is before librdkafka asks for the next one.
     last: Mutex<Option<(Token, SystemTime)>>,
@@ -157,9 +128,9 @@ impl Tokens {
     /// Creates the source of this login. Must be called in the runtime that is to run the callback.
     pub(crate) fn of(login: Option<&Login>) -> Self {
         match login {
-            Some(Login::Token(getter)) => {
-                let (getter, runtime) = (getter.clone(), Handle::current());
-                Self(Some(Arc::new(Source { getter, runtime, last: Mutex::new(None) })))
+            Some(Login::Token(callback)) => {
+                let (callback, runtime) = (callback.clone(), Handle::current());
+                Self(Some(Arc::new(Source { callback, runtime, last: Mutex::new(None) })))
             }
             _ => Self(None),
         }
@@ -175,11 +146,11 @@ impl Tokens {
         {
             return Ok(token.clone().given());
         }
-        let ((send, receive), getter) = (sync_channel(1), source.getter.clone());
+        let ((send, receive), callback) = (sync_channel(1), source.callback.clone());
         // Spawned, because a runtime that is shutting down drops a task, whereas blocking on the future would panic.
-        source.runtime.spawn(async move { send.send(getter.get().await) });
+        source.runtime.spawn(async move { send.send(callback.call().await) });
         let token = receive
-            .recv_timeout(PATIENCE * 2)
+            .recv_timeout(PATIENCE)
             .map_err(|_| "the runtime in which the worker was started does not run")??;
         if token.token.contains('\0') || token.principal.contains('\0') {
             return Err("a token holds NUL".into());
@@ -222,12 +193,6 @@ impl Tokens {
                 "librdkafka does not take the token ({code:?}): it must not have expired, and consists of printable ASCII"
             ))),
         }
-    }
-}
-
-impl fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens").finish_non_exhaustive()
     }
 }
 

@@ -4,11 +4,12 @@ use idem_core::Error;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use crate::partition::TopicPartition;
+use crate::plan::Plan;
 
 /// Why a subscription delivers nothing more. Every later call returns it again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// A configuration error. The text names the cure.
+    /// A configuration error. The text names the remedy.
     Refused(String),
     /// A broker error: the operation that failed, and the client's reason.
     Broker(String, String),
@@ -71,38 +72,31 @@ pub(crate) fn recreated(place: &str, topic: &str) -> Loss {
 }
 
 /// The group's offset is outside the partition's range.
-pub(crate) fn out_of_range(
-    place: &str,
-    group: &str,
-    partition: &TopicPartition,
-    offset: Option<i64>,
-    range: &str,
-) -> String {
+pub(crate) fn out_of_range(plan: &Plan, partition: &TopicPartition, offset: Option<i64>, range: &str) -> String {
+    let Plan { config, group, .. } = plan;
     let offset = offset.map_or_else(|| "the offset".to_owned(), |offset| format!("offset {offset}"));
     format!(
         "{offset} of {partition}, where the group `{group}` goes on, is out of range: {range}. Either the topic's retention has \
          removed messages before they were handled, or the topic was recreated. idem has skipped nothing. To go on, stop all \
          members of the group and set its offset, for example by \
-         `kafka-consumer-groups.sh --bootstrap-server {place} --group {group} --topic {}:{} --reset-offsets \
+         `kafka-consumer-groups.sh --bootstrap-server {} --group {group} --topic {}:{} --reset-offsets \
          --to-earliest --execute` (or --to-latest, which skips the messages that are there)",
-        partition.topic, partition.number
+        config.place, partition.topic, partition.number
     )
 }
 
 /// The group's offsets have expired, so that it would skip the messages published since.
-pub(crate) fn expired<'a>(place: &str, group: &str, topics: impl Iterator<Item = &'a str>) -> Loss {
-    let (mut names, mut options) = (Vec::new(), String::new());
-    for topic in topics {
-        names.push(format!("`{topic}`"));
-        options.push_str(" --topic ");
-        options.push_str(topic);
-    }
+pub(crate) fn expired(plan: &Plan) -> Loss {
+    let Plan { config, group, known, .. } = plan;
+    let topics: Vec<_> = known.keys().map(|topic| &**topic).collect();
+    let options: String = topics.iter().map(|topic| format!(" --topic {topic}")).collect();
     Loss::Refused(format!(
-        "Start::Latest would skip messages: the group `{group}` has no committed offset in the topic {}, but this consumer has \
+        "Start::Latest would skip messages: the group `{group}` has no committed offset in the topic `{}`, but this consumer has \
          handled messages before. Its offsets have expired, or it is another group or another topic. Use Start::Earliest: claims \
          tell which messages were handled before, and natural handlers run again. Or skip the messages that are there, by `kafka-consumer-groups.sh \
-         --bootstrap-server {place} --group {group}{options} --reset-offsets --to-latest --execute`",
-        names.join(", ")
+         --bootstrap-server {} --group {group}{options} --reset-offsets --to-latest --execute`",
+        topics.join("`, `"),
+        config.place
     ))
 }
 

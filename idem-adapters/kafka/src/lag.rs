@@ -1,19 +1,17 @@
 //! The lag of the group in the partitions that are assigned to this member.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
 use idem_core::{BoxError, Lag};
 use rdkafka::Offset;
 use rdkafka::consumer::BaseConsumer;
-use rdkafka::error::KafkaResult;
 
-use crate::lookup;
 use crate::member::Member;
-use crate::partition::TopicPartition;
 use crate::shared::Shared;
+use crate::start::offsets;
 
 /// How long to wait for an answer.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -21,44 +19,35 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// The pause between checks whether the client is still in use.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The client of the subscription, which can be queried for as long as it exists.
-#[derive(Clone, Default)]
-pub(crate) struct Asked(Arc<Mutex<Weak<BaseConsumer<Member>>>>);
+/// Returns the lag handle of a subscription. It sends its queries on a separate thread, so that neither the consumer's
+/// thread nor a task blocks.
+pub(crate) fn lag(shared: &Arc<Shared>) -> Lag {
+    let shared = Arc::clone(shared);
+    Lag::new(move || {
+        let shared = Arc::clone(&shared);
+        async move { tokio::task::spawn_blocking(move || ask(&shared)).await? }
+    })
+}
 
-impl Asked {
-    pub(crate) fn set(&self, consumer: &Arc<BaseConsumer<Member>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(consumer);
+fn ask(shared: &Shared) -> Result<Vec<(Arc<str>, u64)>, BoxError> {
+    if shared.is_lost() {
+        return Err("no broker can be reached".into());
     }
-
-    /// Returns the lag handle of a subscription. It sends its queries on a separate thread, so that neither the
-    /// consumer's thread nor a task blocks.
-    pub(crate) fn lag(&self, shared: &Arc<Shared>) -> Lag {
-        let (asked, shared) = (self.clone(), Arc::clone(shared));
-        Lag::new(move || {
-            let (asked, shared) = (asked.clone(), Arc::clone(&shared));
-            async move { tokio::task::spawn_blocking(move || asked.ask(&shared)).await? }
-        })
-    }
-
-    fn ask(&self, shared: &Shared) -> Result<Vec<(Arc<str>, u64)>, BoxError> {
-        if shared.is_lost() {
-            return Err("no broker can be reached".into());
+    let consumer = shared.client.get().and_then(Weak::upgrade);
+    let consumer = consumer.ok_or("the subscription has ended, or has not begun")?;
+    let mut places = shared.lock().assigned.places();
+    let ends = offsets(&consumer, places.keys(), Offset::End, ANSWER)?;
+    // If nothing was committed or handed out, the group's position is the beginning of the partition.
+    let unknown = places.iter().filter(|(_, at)| at.is_none()).map(|(partition, _)| partition);
+    let begins = offsets(&consumer, unknown, Offset::Beginning, ANSWER)?;
+    places.iter_mut().for_each(|(partition, at)| *at = at.or_else(|| begins.get(partition).copied().flatten()));
+    let mut lags = BTreeMap::<_, u64>::new();
+    for (partition, at) in places {
+        if let (Some(Some(end)), Some(at)) = (ends.get(&partition), at) {
+            *lags.entry(partition.topic).or_default() += u64::try_from(end - at).unwrap_or_default();
         }
-        let consumer = self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        let consumer = consumer.ok_or("the subscription has ended, or has not begun")?;
-        let mut places = shared.lock().assigned.places();
-        let ends = ask(&consumer, places.keys(), Offset::End)?;
-        // If nothing was committed or handed out, the group's position is the beginning of the partition.
-        let begins = ask(&consumer, places.iter().filter(|(_, at)| at.is_none()).map(|(at, _)| at), Offset::Beginning)?;
-        places.iter_mut().for_each(|(partition, at)| *at = at.or_else(|| begins.get(partition).copied()));
-        let mut lags = BTreeMap::<_, u64>::new();
-        for (partition, at) in places {
-            if let (Some(end), Some(at)) = (ends.get(&partition), at) {
-                *lags.entry(partition.topic).or_default() += u64::try_from(end - at).unwrap_or_default();
-            }
-        }
-        Ok(lags.into_iter().collect())
     }
+    Ok(lags.into_iter().collect())
 }
 
 /// Drops the client on this thread as soon as no query uses it.
@@ -70,14 +59,4 @@ pub(crate) fn end(mut consumer: Arc<BaseConsumer<Member>>) {
         }
         thread::sleep(PAUSE);
     }
-}
-
-/// Returns the ends or beginnings of these partitions.
-fn ask<'a>(
-    consumer: &BaseConsumer<Member>,
-    partitions: impl Iterator<Item = &'a TopicPartition>,
-    which: Offset,
-) -> KafkaResult<BTreeMap<TopicPartition, i64>> {
-    let found = lookup::ask(consumer, partitions, which, ANSWER)?;
-    Ok(found.into_iter().filter_map(|(partition, at)| Some((partition, at.to_raw().filter(|at| *at >= 0)?))).collect())
 }

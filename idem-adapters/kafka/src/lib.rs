@@ -29,7 +29,7 @@
 //! | timestamp of type `CreateTime` | production time; it is the producer's clock, and no decision depends on it |
 //! | nothing | subject and event type: use a header (`.event_type("event-type")` of the worker) or CloudEvents (`.cloud_events()`) |
 //!
-//! Kafka has no place for a message id. `message-id` is AMQP's name for it, beside `content-type`. For producers with
+//! Kafka has no field for a message id. `message-id` is AMQP's name for it, next to `content-type`. For producers with
 //! another name there are `key = header("id")` and `key = cloud_event_id`.
 //!
 //! `key = position` distinguishes the redeliveries of one record from other records. This includes the records of a
@@ -66,7 +66,7 @@
 //! | The group has committed an offset in the partition | At that offset, regardless of the settings below |
 //! | It has not | At the oldest message, or as set with [`Topic::start`] (only new messages, or from a time) or [`Topic::start_at`] (an offset in one partition) |
 //! | A partition is added later | At its first message. It is noticed within `topic.metadata.refresh.interval.ms` (5 minutes) |
-//! | The offset is out of range because retention has removed the messages | An error that names the cure, at startup or of a running worker. idem never skips messages by itself |
+//! | The offset is out of range because retention has removed the messages | An error that names the remedy, at startup or of a running worker. idem never skips messages by itself |
 //! | The topic was deleted | An error until it is recreated |
 //! | The topic was deleted and recreated, between two runs or while a worker runs | At its first message: an offset committed for the old topic is ignored |
 //!
@@ -145,10 +145,7 @@
 mod acker;
 mod address;
 mod assigned;
-mod assignment;
-mod bell;
 mod buffer;
-mod client_error;
 mod config;
 mod connection;
 mod consumer;
@@ -160,20 +157,16 @@ mod headers;
 mod identity;
 mod lag;
 mod limits;
-mod lookup;
 mod member;
-mod offsets;
+mod message;
 mod options;
 mod partition;
 mod plan;
 mod property;
 mod protocol;
-mod publishing;
 mod quarantine;
-mod record;
 mod refusal;
 mod replay_window;
-mod retry;
 mod sender;
 mod server;
 mod shared;
@@ -182,8 +175,6 @@ mod source;
 mod stall;
 mod start;
 mod subscribed;
-mod subscription;
-mod ticket;
 mod tracker;
 mod wanted;
 

@@ -1,7 +1,7 @@
 //! The state of one group member, and the ids of its topics.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use metrics::{describe_gauge, gauge};
@@ -22,10 +22,6 @@ pub(crate) struct Member {
     pub(crate) witness: Witness,
     /// The known topic ids.
     ids: Mutex<BTreeMap<Arc<str>, String>>,
-    /// The deleted topics that still have partitions assigned to this member.
-    gone: Mutex<BTreeSet<Arc<str>>>,
-    /// How many events were served.
-    served: AtomicU64,
     /// The client has reported that a topic is gone. The topics have to be checked to find out which one.
     pub(crate) shaken: AtomicBool,
 }
@@ -37,19 +33,8 @@ impl Member {
             plan,
             shared,
             ids: Mutex::default(),
-            gone: Mutex::default(),
-            served: AtomicU64::new(0),
             shaken: AtomicBool::new(false),
         }
-    }
-
-    /// Grows with each event that a poll has served. There is no other sign that another event may be pending.
-    pub(crate) fn served(&self) -> u64 {
-        self.served.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn serves(&self) {
-        self.served.fetch_add(1, Ordering::Relaxed);
     }
 
     fn ids(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, String>> {
@@ -85,37 +70,13 @@ impl Member {
         self.shared.lock().assigned.has(topic) || self.plan.begins.keys().any(|partition| &*partition.topic == topic)
     }
 
-    /// Handles the deletion of a topic. A topic created later under its name counts as another one as soon as no
-    /// partition of the deleted one is assigned. A start position determined for the deleted topic is not valid for
-    /// another one.
-    pub(crate) fn forget(&self, topic: &Arc<str>) {
-        if self.plan.begins.keys().any(|partition| partition.topic == *topic) {
-            self.shared.end(recreated(&self.plan.config.place, topic));
+    /// Forgets the ids of other topics than these, which exist, unless it holds offsets of one: by its id, a topic that is
+    /// created under its name is another one.
+    pub(crate) fn forget_others(&self, existing: &BTreeSet<Arc<str>>) {
+        let gone: Vec<_> = self.topics().into_iter().filter(|topic| !existing.contains(topic)).collect();
+        for topic in gone.iter().filter(|topic| !self.holds(topic)) {
+            self.ids().remove(topic);
         }
-        self.gone().insert(Arc::clone(topic));
-        self.clear();
-        self.tell_of(topic, 0);
-    }
-
-    /// Handles the return of a topic.
-    pub(crate) fn remember(&self, topic: &str) {
-        self.gone().remove(topic);
-    }
-
-    pub(crate) fn clear(&self) {
-        let shared = self.shared.lock();
-        let (mut gone, mut ids) = (self.gone(), self.ids());
-        gone.retain(|topic| {
-            let held = shared.assigned.has(topic);
-            if !held {
-                ids.remove(topic);
-            }
-            held
-        });
-    }
-
-    fn gone(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
-        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The topics whose ids are known.
@@ -137,19 +98,16 @@ impl Member {
 
     /// Sets the metric of stalled partitions for each topic.
     pub(crate) fn tell(&self) {
-        let stalled = self.shared.lock().assigned.stalled();
-        for topic in self.topics() {
-            self.tell_of(&topic, stalled.get(&topic).copied().unwrap_or_default());
-        }
-    }
-
-    pub(crate) fn tell_of(&self, topic: &str, stalled: usize) {
-        let labels = [("topic", topic.to_owned()), ("group", self.plan.group.clone())];
         describe_gauge!(
             "idem_kafka_stalled_partitions",
             "Partitions of this process that are stalled; the log says why"
         );
-        gauge!("idem_kafka_stalled_partitions", &labels).set(stalled as f64);
+        let stalled = self.shared.lock().assigned.stalled();
+        for topic in self.topics() {
+            let labels = [("topic", topic.to_string()), ("group", self.plan.group.clone())];
+            let stalled = stalled.get(&topic).copied().unwrap_or_default();
+            gauge!("idem_kafka_stalled_partitions", &labels).set(stalled as f64);
+        }
     }
 
     pub(crate) fn broken(&self, error: &KafkaError) -> Loss {

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::mem::discriminant;
 
-use idem_core::{BoxError, Error};
+use idem_core::{BoxError, Callback, Error};
 
 use crate::address;
 use crate::config::Config;
-use crate::credentials::{Credentials, Getter, Login, Token, Tokens};
+use crate::credentials::{Credentials, Login, Token, Tokens};
 use crate::error::{SSL, setting};
 use crate::property;
 
@@ -27,10 +27,9 @@ use crate::property;
 /// ```
 pub struct Options {
     brokers: String,
-    sasl: Option<(String, String)>,
     login: Option<Login>,
-    /// Whether callbacks of two kinds were given.
-    has_two_callbacks: bool,
+    /// Whether logins of two kinds were given.
+    has_two_logins: bool,
     tls: bool,
     ca: Option<Vec<u8>>,
     identity: Option<(Vec<u8>, Vec<u8>)>,
@@ -41,9 +40,8 @@ impl Options {
     pub(crate) fn new(brokers: String) -> Self {
         Self {
             brokers,
-            sasl: None,
             login: None,
-            has_two_callbacks: false,
+            has_two_logins: false,
             tls: false,
             ca: None,
             identity: None,
@@ -56,9 +54,8 @@ impl Options {
     ///
     /// Only one login may be given: together with [`sasl_credentials`](Self::sasl_credentials) or
     /// [`sasl_oauthbearer`](Self::sasl_oauthbearer), [`connect`](Self::connect) returns an error.
-    pub fn sasl_plain(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        self.sasl = Some((user.into(), password.into()));
-        self
+    pub fn sasl_plain(self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        self.login(Login::Plain(user.into(), password.into()))
     }
 
     /// Logs in like [`sasl_plain`](Self::sasl_plain), with the credentials that the callback returns, so that a
@@ -81,7 +78,7 @@ impl Options {
         F: Fn() -> A + Send + Sync + 'static,
         A: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
     {
-        self.callback(Login::Credentials(Getter::new(get)))
+        self.login(Login::Credentials(Callback::new(get)))
     }
 
     /// Logs in with the SASL mechanism OAUTHBEARER and the token that the callback returns, for example with IAM to
@@ -111,13 +108,13 @@ impl Options {
         F: Fn() -> A + Send + Sync + 'static,
         A: Future<Output = Result<Token, BoxError>> + Send + 'static,
     {
-        self.callback(Login::Token(Getter::new(get)))
+        self.login(Login::Token(Callback::new(get)))
     }
 
-    fn callback(mut self, login: Login) -> Self {
+    fn login(mut self, login: Login) -> Self {
         let earlier = self.login.replace(login);
         let is_other = |earlier: &Login| Some(discriminant(earlier)) != self.login.as_ref().map(discriminant);
-        self.has_two_callbacks |= earlier.as_ref().is_some_and(is_other);
+        self.has_two_logins |= earlier.as_ref().is_some_and(is_other);
         self
     }
 
@@ -158,20 +155,20 @@ impl Options {
         }
         let mut client = property::defaults();
         client.set("bootstrap.servers", &self.brokers);
-        if self.has_two_callbacks || (self.sasl.is_some() && self.login.is_some()) {
+        if self.has_two_logins {
             return Err(Error::Config(
                 "two logins were given for Kafka: call only one of `.sasl_plain(..)`, `.sasl_credentials(..)` and \
                  `.sasl_oauthbearer(..)`"
                     .to_owned(),
             ));
         }
-        let mechanism = match (&self.sasl, &self.login) {
-            (None, Some(Login::Token(_))) if !cfg!(feature = "ssl") => {
+        let mechanism = match &self.login {
+            Some(Login::Token(_)) if !cfg!(feature = "ssl") => {
                 return Err(Error::Config(format!("OAUTHBEARER was not built in: {SSL}")));
             }
-            (None, Some(Login::Token(_))) => Some("OAUTHBEARER"),
-            (Some(_), _) | (None, Some(Login::Credentials(_))) => Some("PLAIN"),
-            (None, None) => None,
+            Some(Login::Token(_)) => Some("OAUTHBEARER"),
+            Some(Login::Plain(..) | Login::Credentials(_)) => Some("PLAIN"),
+            None => None,
         };
         match (mechanism, self.tls) {
             (None, false) => {}
@@ -181,18 +178,17 @@ impl Options {
                 client.set("sasl.mechanisms", mechanism);
             }
         }
-        if let Some((user, password)) = &self.sasl {
+        if let Some(Login::Plain(user, password)) = &self.login {
             client.set("sasl.username", user).set("sasl.password", password);
         }
+        let text = |pem: Vec<u8>, holds: &str| String::from_utf8(pem).ok().filter(|pem| pem.contains(holds));
         if let Some((certificate, key)) = self.identity {
-            let text = |pem: Vec<u8>, holds: &str| String::from_utf8(pem).ok().filter(|pem| pem.contains(holds));
             let certificate = text(certificate, "-----BEGIN CERTIFICATE-----").ok_or_else(no_identity)?;
             let key = text(key, "PRIVATE KEY-----").ok_or_else(no_identity)?;
             client.set("ssl.certificate.pem", certificate).set("ssl.key.pem", key);
         }
         if let Some(pem) = self.ca {
-            let pem = String::from_utf8(pem).ok().filter(|pem| pem.contains("-----BEGIN CERTIFICATE-----"));
-            client.set("ssl.ca.pem", pem.ok_or_else(no_certificate)?);
+            client.set("ssl.ca.pem", text(pem, "-----BEGIN CERTIFICATE-----").ok_or_else(no_certificate)?);
         }
         for (name, value) in self.properties {
             property::check(&name)?;

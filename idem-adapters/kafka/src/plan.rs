@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use idem_core::{DeliveryOrder, ReplayWindow, SubscribeOptions};
+use idem_core::{DeliveryOrder, SubscribeOptions};
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
@@ -12,7 +12,6 @@ use crate::config::Config;
 use crate::identity;
 use crate::partition::TopicPartition;
 use crate::protocol::GroupProtocol;
-use crate::source::WINDOW;
 use crate::wanted::Wanted;
 
 /// Where a group starts in a partition in which it has not committed an offset.
@@ -35,9 +34,7 @@ pub enum Start {
     /// At the messages published after the first member of the group has joined. The position is committed before any
     /// delivery, so that no message published afterwards is skipped, even after a crash. This is meant for a new group:
     /// a partition that is added later starts at its first message, since none of its messages were meant to be
-    /// skipped. In a partition whose leader does not answer at that moment, the position is determined once it does: at
-    /// the first message with a timestamp of after the joining, or else at the end. If the partition moves to another
-    /// member before that, or the member restarts, it starts at its first message instead.
+    /// skipped. While the leader of a partition does not answer, a new group does not start.
     ///
     /// A group loses its offsets when it has no members for long (`offsets.retention.minutes`, a week by default), and
     /// would then skip the messages published meanwhile. This start is therefore refused if the group has committed
@@ -46,16 +43,19 @@ pub enum Start {
     /// At the first message with this timestamp or a later one or, if there is none, at the messages published from
     /// then on. A partition or a topic that is added later starts at its first message. The position is determined
     /// whenever a member joins, in each partition in which the group has not committed: a group whose offsets have
-    /// expired starts there again, and claims detect the messages that were handled.
+    /// expired starts there again, and claims detect the messages that were handled. While the leader of such a partition
+    /// does not answer, the member does not join.
     Time(SystemTime),
 }
 
 /// The start positions in partitions in which the group has not committed, if they differ from the first message.
-/// `None` if the position could not be determined.
-pub(crate) type Begins = BTreeMap<TopicPartition, Option<i64>>;
+pub(crate) type Begins = BTreeMap<TopicPartition, i64>;
 
 /// The existing topics, each with its partitions.
 pub(crate) type Known = BTreeMap<Arc<str>, Vec<i32>>;
+
+/// The default of [`Topic::window`](crate::Topic::window).
+pub(crate) const WINDOW: usize = 256;
 
 /// The parameters of one subscription.
 #[derive(Debug, Clone)]
@@ -73,13 +73,9 @@ pub(crate) struct Plan {
     pub(crate) max_unsettled: usize,
     /// The topics and partitions that existed at the start of the subscription.
     pub(crate) known: Known,
-    /// The replay window of these topics.
-    pub(crate) replay_window: ReplayWindow,
     /// Whether this consumer has handled messages before.
     pub(crate) has_history: bool,
     pub(crate) begins: Begins,
-    /// When the subscription was made.
-    pub(crate) since: SystemTime,
 }
 
 impl Plan {

@@ -76,25 +76,19 @@ impl GroupProtocol {
         match self {
             Self::Classic => {
                 client.set("partition.assignment.strategy", "cooperative-sticky");
-                if !is_static {
-                    session(client);
+                // How long the group waits for a member that is gone, unless the user has set it: after a crash, before
+                // other members get the partitions, and after a longer outage of the brokers, since the client returns
+                // as another member (librdkafka 2.12, rd_kafka_cgrp_session_timeout_check). With librdkafka's default
+                // of 45 seconds, groups stopped for that long after the brokers were back. A thread of librdkafka sends
+                // the heartbeats, so a slow handler does not miss any.
+                if !is_static && client.get("session.timeout.ms").is_none() {
+                    client.set("session.timeout.ms", "8000");
+                    if client.get("heartbeat.interval.ms").is_none() {
+                        client.set("heartbeat.interval.ms", "2000");
+                    }
                 }
             }
             Self::Consumer => drop(client.set("group.protocol", "consumer")),
-        }
-    }
-}
-
-/// Sets how long the group waits for a member that is gone, unless the user has set it. The group waits this long after
-/// a crash, before other members get the partitions. It also waits this long after a longer outage of the brokers,
-/// since the client returns as another member (librdkafka 2.12, rd_kafka_cgrp_session_timeout_check); with librdkafka's
-/// default of 45 seconds, groups stopped for that long after the brokers were back. A thread of librdkafka sends the
-/// heartbeats, so a slow handler does not miss any.
-fn session(client: &mut ClientConfig) {
-    if client.get("session.timeout.ms").is_none() {
-        client.set("session.timeout.ms", "8000");
-        if client.get("heartbeat.interval.ms").is_none() {
-            client.set("heartbeat.interval.ms", "2000");
         }
     }
 }

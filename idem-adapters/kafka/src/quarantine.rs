@@ -1,17 +1,23 @@
-//! Partitions that have stalled while the others continue.
+//! Errors of the client, and partitions that have stalled while the others continue.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
+use rdkafka::{Offset, TopicPartitionList};
 
+use crate::connection::is_unknown;
+use crate::error::{self, Loss, is_unreadable, passes};
 use crate::member::Member;
 use crate::partition::TopicPartition;
+use crate::plan::Begins;
 use crate::stall::{Cause, Stall};
 use crate::start;
+
+/// How long to wait for answers. Nothing else is served meanwhile.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// How long to wait for answers that only affect a text or a metric. Nothing is served meanwhile.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -20,16 +26,63 @@ const ANSWER: Duration = Duration::from_secs(1);
 const RANGES: Duration = Duration::from_secs(2);
 
 impl Member {
+    /// Ignores errors from which the client recovers by itself. Any other error stops the partition it concerns or, if
+    /// it concerns none, ends the subscription, so that no record is skipped.
+    pub(crate) fn handle_error(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        error: &KafkaError,
+        partition: Option<&TopicPartition>,
+    ) -> Result<(), Loss> {
+        let heard = self.witness.said();
+        let said = if heard.reason.is_empty() { error.to_string() } else { heard.reason };
+        let ended = || Loss::Broker(format!("the subscription to {} has ended", self.plan.place()), said.clone());
+        if let Some((code, said)) = consumer.client().fatal_error() {
+            let cure = self.plan.protocol.cure(code);
+            return Err(Loss::Broker(format!("the subscription to {} has ended{cure}", self.plan.place()), said));
+        }
+        if let KafkaError::MessageConsumptionFatal(_) = error {
+            return Err(ended());
+        }
+        match error.rdkafka_error_code() {
+            Some(Code::AllBrokersDown) => {
+                let what = format!("no broker of {} can be reached: check that the server runs", self.plan.place());
+                self.shared.lose(Loss::Broker(what, said));
+                Ok(())
+            }
+            Some(Code::AutoOffsetReset) if self.out_of_range(consumer, partition) => Ok(()),
+            // A refusal without a partition came before that had its own queue; the client asks again. The error does not
+            // name the topic, so the topics are looked up.
+            Some(code) if is_unknown(code) || (code == Code::TopicAuthorizationFailed && partition.is_none()) => {
+                self.shaken.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Some(Code::Authentication) if !heard.ended => Ok(()),
+            Some(code) if passes(code) => Ok(()),
+            Some(Code::GroupAuthorizationFailed) => Err(ended()),
+            code => {
+                let Some(partition) = partition else { return Err(ended()) };
+                // The client would continue after the batch.
+                if code.is_some_and(is_unreadable) {
+                    self.quarantine(consumer, partition, Cause::Stuck, &format!("it cannot be read: {error}"));
+                } else {
+                    // A member that left would pass a forbidden topic on to the next one, and that to another.
+                    let cure = match code {
+                        Some(Code::TopicAuthorizationFailed) => " (allow the user to read the topic)",
+                        _ => "",
+                    };
+                    let why = format!("a broker refuses to let it be read, and is asked again: {error}{cure}");
+                    self.quarantine(consumer, partition, Cause::Failing, &why);
+                }
+                Ok(())
+            }
+        }
+    }
+
     /// Stops receiving from this partition until it is assigned again or, depending on the cause, tried again. Its
     /// offset stays where it is, so that no record is skipped. Records that were already received are still handled, and
     /// the other partitions continue.
-    pub(crate) fn quarantine(
-        &self,
-        consumer: &BaseConsumer<Self>,
-        partition: &TopicPartition,
-        cause: Cause,
-        why: &str,
-    ) {
+    fn quarantine(&self, consumer: &BaseConsumer<Self>, partition: &TopicPartition, cause: Cause, why: &str) {
         let begins = |stall: &mut Stall| stall.begin(cause, Instant::now());
         if !self.shared.lock().assigned.stall(partition).is_some_and(begins) {
             return;
@@ -52,10 +105,16 @@ impl Member {
     /// then all that receive are looked at.
     ///
     /// Returns `false` if there is none.
-    pub(crate) fn out_of_range(&self, consumer: &BaseConsumer<Self>, partition: Option<&TopicPartition>) -> bool {
+    fn out_of_range(&self, consumer: &BaseConsumer<Self>, partition: Option<&TopicPartition>) -> bool {
         let mut places = self.shared.lock().assigned.receiving();
         places.retain(|at, _| partition.is_none_or(|partition| partition == at));
-        let mut found = start::out_of_range(consumer, &self.plan, &places, RANGES);
+        let known: Begins =
+            places.iter().filter_map(|(partition, place)| Some((partition.clone(), (*place)?))).collect();
+        let found = start::out_of_range(consumer, &self.plan, &known, RANGES);
+        let mut found = found.unwrap_or_else(|error| {
+            tracing::warn!(place = self.plan.place(), %error, "the ranges of partitions cannot be looked up now");
+            BTreeMap::new()
+        });
         if let Some(partition) = partition {
             // Without an offset, the client has looked up the beginning of the partition, and that has failed.
             match places.get(partition) {
@@ -63,7 +122,8 @@ impl Member {
                     self.quarantine(consumer, partition, Cause::Failing, "its beginning could not be found out");
                 }
                 Some(place) => {
-                    found.entry(partition.clone()).or_insert_with(|| start::passed(&self.plan, partition, *place));
+                    let why = || error::out_of_range(&self.plan, partition, *place, "so says the broker");
+                    found.entry(partition.clone()).or_insert_with(why);
                 }
                 None => {}
             }
@@ -74,14 +134,10 @@ impl Member {
         partition.is_some() || !found.is_empty()
     }
 
-    fn ours(&self) -> Vec<TopicPartition> {
-        self.shared.lock().assigned.partitions().map(|(partition, _)| partition.clone()).collect()
-    }
-
     /// Checks which partitions have no leader, and whether the topics exist. The client looks for leaders by itself, so
     /// the result about leaders affects only the log and the metric.
     pub(crate) fn look_for_leaders(&self, consumer: &BaseConsumer<Self>) {
-        let ours = self.ours();
+        let ours: Vec<_> = self.shared.lock().assigned.partitions().map(|(partition, _)| partition.clone()).collect();
         // Includes topics without assigned partitions, since a deleted topic has none.
         for topic in self.topics() {
             // If one request gets no answer, the next would take as long.
@@ -115,4 +171,39 @@ impl Member {
             );
         }
     }
+
+    /// Tries the partitions again that are due.
+    pub(crate) fn retry(&self, consumer: &BaseConsumer<Self>) {
+        if self.shared.is_lost() {
+            return;
+        }
+        let failing = self.shared.lock().assigned.due(Instant::now());
+        for (partition, place) in &failing {
+            let again = go_on(consumer, partition, *place);
+            if let Some(stall) = self.shared.lock().assigned.stall(partition) {
+                if again.is_ok() { stall.end() } else { stall.postpone(Instant::now()) }
+            }
+            let TopicPartition { topic, number: partition } = partition;
+            match again {
+                Ok(()) => {
+                    tracing::info!(%topic, partition, offset = place, "a partition that was stalled is tried again")
+                }
+                Err(error) => tracing::warn!(%topic, partition, %error, "a partition is still stalled"),
+            }
+        }
+        if !failing.is_empty() {
+            self.tell();
+        }
+    }
+}
+
+/// Fetches this partition again, from this offset or else from its beginning.
+fn go_on(consumer: &BaseConsumer<Member>, partition: &TopicPartition, place: Option<i64>) -> KafkaResult<()> {
+    let mut list = TopicPartitionList::new();
+    let place = place.map_or(Offset::Beginning, Offset::Offset);
+    list.add_partition_offset(&partition.topic, partition.number, place)?;
+    for sought in consumer.seek_partitions(list.clone(), AGAIN)?.elements() {
+        sought.error()?;
+    }
+    consumer.resume(&list)
 }

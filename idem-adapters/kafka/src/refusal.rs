@@ -3,7 +3,7 @@
 use rdkafka::error::RDKafkaErrorCode as Code;
 
 /// What an error says about a message.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) enum Refusal {
     /// Its topic takes no message from here. The text says what to do.
     Topic(&'static str),
@@ -25,8 +25,8 @@ impl Refusal {
                 Self::Topic("the user may not write to the topic: allow it (kafka-acls.sh --add --operation Write)")
             }
             Code::MessageSizeTooLarge | Code::MessageBatchTooLarge => Self::Batch(
-                "it is larger than the topic takes: raise max.message.bytes of the topic, and \
-                 .property(\"message.max.bytes\", ..) of Kafka::options if that is lower, or send less",
+                "with key and headers it is larger than the topic or the client takes: raise max.message.bytes of the topic, \
+                 and .property(\"message.max.bytes\", ..) of Kafka::options if that is lower, or send less",
             ),
             Code::InvalidRecord | Code::InvalidDifferentRecord => {
                 Self::Batch("the topic refuses such a record: in a compacted topic, each needs a key")

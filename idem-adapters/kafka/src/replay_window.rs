@@ -16,12 +16,9 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Returns the replay window of these topics: the longest retention among them. Logs a warning if the user may not read
 /// it, and of settings that delete records which were not handled.
 pub(crate) async fn of(config: &Config, topics: &[Arc<str>]) -> ReplayWindow {
-    let windows = match ask(config, topics).await {
-        Ok(windows) => windows,
-        Err(why) => topics.iter().map(|topic| (Arc::clone(topic), Err(why.clone()))).collect(),
-    };
-    let stated = |(topic, window): (Arc<str>, Result<ReplayWindow, String>)| {
-        window.unwrap_or_else(|why| {
+    let (mut found, why) = ask(config, topics).await.unwrap_or_else(|why| (BTreeMap::new(), why));
+    let stated = |topic: &Arc<str>| {
+        found.remove(&**topic).unwrap_or_else(|| {
             tracing::warn!(
                 %topic,
                 why,
@@ -31,13 +28,11 @@ pub(crate) async fn of(config: &Config, topics: &[Arc<str>]) -> ReplayWindow {
             ReplayWindow::Unknown
         })
     };
-    windows.into_iter().map(stated).fold(ReplayWindow::Unknown, ReplayWindow::longest)
+    topics.iter().map(stated).fold(ReplayWindow::Unknown, ReplayWindow::longest)
 }
 
-type Stated = (Arc<str>, Result<ReplayWindow, String>);
-
-/// Queries all topics with one request.
-async fn ask(config: &Config, topics: &[Arc<str>]) -> Result<Vec<Stated>, String> {
+/// Queries all topics with one request. Returns their windows, and why any is missing.
+async fn ask(config: &Config, topics: &[Arc<str>]) -> Result<(BTreeMap<String, ReplayWindow>, String), String> {
     let config = config.clone();
     let admin = tokio::task::spawn_blocking(move || {
         let admin: AdminClient<DefaultClientContext> = config.client.create().map_err(|error| error.to_string())?;
@@ -50,40 +45,31 @@ async fn ask(config: &Config, topics: &[Arc<str>]) -> Result<Vec<Stated>, String
     let answer = admin.describe_configs(&asked, &options).await;
     // Dropping the client waits for its thread.
     drop(tokio::task::spawn_blocking(move || drop(admin)));
-    let answer = answer.map_err(|error| error.to_string())?;
-    // The results may come in another order, and a refusal does not name its topic.
-    let mut refused = "no answer".to_owned();
-    let mut found = BTreeMap::new();
-    for resource in answer {
+    let (mut found, mut why) = (BTreeMap::new(), "the answer has no retention.ms".to_owned());
+    for resource in answer.map_err(|error| error.to_string())? {
         match resource {
             Ok(resource) => {
                 if let OwnedResourceSpecifier::Topic(topic) = &resource.specifier {
                     let value = |name: &str| resource.get(name).and_then(|entry| entry.value.as_deref());
                     limits::warn(topic, value);
-                    let stated = replay_window(value).ok_or_else(|| "the answer has no retention.ms".to_owned());
-                    found.insert(topic.clone(), stated);
+                    let window = value("retention.ms")
+                        .and_then(|retention| stated(value("cleanup.policy").unwrap_or("delete"), retention));
+                    found.extend(window.map(|window| (topic.clone(), window)));
                 }
             }
-            Err(code) => refused = code.to_string(),
+            // It does not name its topic.
+            Err(code) => why = code.to_string(),
         }
     }
-    let of = |topic: &Arc<str>| found.remove(&**topic).unwrap_or_else(|| Err(refused.clone()));
-    Ok(topics.iter().map(Arc::clone).zip(topics.iter().map(of)).collect())
-}
-
-fn replay_window<'a>(value: impl Fn(&str) -> Option<&'a str>) -> Option<ReplayWindow> {
-    stated(value("cleanup.policy").unwrap_or("delete"), value("retention.ms")?)
+    Ok((found, why))
 }
 
 fn stated(policy: &str, retention: &str) -> Option<ReplayWindow> {
     if !policy.split(',').any(|part| part.trim() == "delete") {
         return Some(ReplayWindow::Unlimited);
     }
-    let millis: i64 = retention.parse().ok()?;
-    Some(
-        u64::try_from(millis)
-            .map_or(ReplayWindow::Unlimited, |millis| ReplayWindow::Within(Duration::from_millis(millis))),
-    )
+    let within = |millis| ReplayWindow::Within(Duration::from_millis(millis));
+    Some(u64::try_from(retention.parse::<i64>().ok()?).map_or(ReplayWindow::Unlimited, within))
 }
 
 #[cfg(test)]

@@ -1,12 +1,7 @@
 //! A producer of librdkafka, and its end.
 
-use std::sync::Arc;
-
-use rdkafka::client::{ClientContext, OAuthToken};
-use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::error::KafkaError;
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
-use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::connection::Witness;
@@ -19,40 +14,39 @@ use crate::property;
 /// refused would try the same login for ever. Both are replaced.
 pub(crate) struct Sender {
     /// `None` only while it is dropped.
-    client: Option<FutureProducer<Listener>>,
-    listener: Listener,
+    client: Option<FutureProducer<Witness>>,
+    witness: Witness,
 }
 
 impl Sender {
     /// Creates a producer, which connects as soon as it is used. One that is `single` sends each message in a batch by
     /// itself.
     pub(crate) fn new(config: &Config, single: bool) -> Result<Self, Loss> {
-        let listener = Listener { witness: Witness::new(config), ended: Arc::new(watch::Sender::new(false)) };
+        let witness = Witness::new(config);
         let settings = property::of_producer(&config.client, single);
-        let client: FutureProducer<Listener> =
-            settings.create_with_context(listener.clone()).map_err(|error| setting(&error))?;
+        let client: FutureProducer<Witness> =
+            settings.create_with_context(witness.clone()).map_err(|error| setting(&error))?;
         config.tokens.begin(client.client(), &config.place)?;
-        Ok(Self { client: Some(client), listener })
+        Ok(Self { client: Some(client), witness })
     }
 
     pub(crate) fn is_live(&self) -> bool {
-        !*self.listener.ended.borrow()
+        !self.witness.has_ended()
     }
 
     /// Ends it: calls that wait return at once.
     pub(crate) fn end(&self) {
-        self.listener.ended.send_replace(true);
+        self.witness.end();
     }
 
     /// Sends a record and waits for its delivery report. `None` if the producer ends first. If there is no room in its
     /// queue, it waits. Cancel safe; the record is then sent or not.
     pub(crate) async fn send(&self, record: FutureRecord<'_, [u8], [u8]>) -> Option<Result<(), KafkaError>> {
         let client = self.client.as_ref()?;
-        let mut ended = self.listener.ended.subscribe();
         let sent = tokio::select! {
             biased;
             sent = client.send(record, rdkafka::util::Timeout::Never) => sent.map(drop).map_err(|(error, _)| error),
-            _ = ended.wait_for(|ended| *ended) => return None,
+            () = self.witness.ended() => return None,
         };
         // The event may come later than the report.
         if sent.is_err() && client.client().fatal_error().is_some() {
@@ -64,7 +58,7 @@ impl Sender {
     /// Returns the reason that the client has last given for an error.
     pub(crate) fn reason(&self) -> String {
         let fatal = self.client.as_ref().and_then(|client| client.client().fatal_error());
-        fatal.map_or_else(|| self.listener.witness.said().reason, |(_, reason)| reason)
+        fatal.map_or_else(|| self.witness.said().reason, |(_, reason)| reason)
     }
 }
 
@@ -77,29 +71,27 @@ impl Drop for Sender {
     }
 }
 
-/// Hears of errors that end a producer.
-#[derive(Clone)]
-struct Listener {
-    witness: Witness,
-    ended: Arc<watch::Sender<bool>>,
-}
+#[cfg(test)]
+mod tests {
+    use rdkafka::ClientContext;
+    use rdkafka::error::RDKafkaErrorCode as Code;
 
-impl ClientContext for Listener {
-    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+    use super::*;
+    use crate::Kafka;
 
-    fn generate_oauth_token(&self, config: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
-        self.witness.generate_oauth_token(config)
-    }
-
-    fn log(&self, level: RDKafkaLogLevel, part: &str, text: &str) {
-        self.witness.log(level, part, text);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        self.witness.hears(&error, reason);
-        if error.rdkafka_error_code() == Some(Code::Fatal) || self.witness.said().final_word {
-            tracing::warn!(%error, reason, "a producer of Kafka has ended; another one takes its place");
-            self.ended.send_replace(true);
+    #[test]
+    fn a_producer_ends_with_its_login_and_not_because_of_a_token_or_of_one_broker() {
+        let config = Kafka::options("127.0.0.1:1").config().unwrap();
+        for (code, reason, ends) in [
+            (Code::Authentication, "Failed to acquire SASL OAUTHBEARER token: the vault is sealed", false),
+            (Code::SSL, "certificate verify failed", false),
+            (Code::Authentication, "wrong password", true),
+            (Code::SaslAuthenticationFailed, "wrong password", true),
+            (Code::Fatal, "out of order", true),
+        ] {
+            let sender = Sender::new(&config, false).unwrap();
+            sender.witness.error(KafkaError::Global(code), reason);
+            assert_eq!(sender.is_live(), !ends, "{code}: {reason}");
         }
     }
 }

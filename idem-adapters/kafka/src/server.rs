@@ -61,7 +61,7 @@ impl Kafka {
     /// Returns an existing topic as a source.
     ///
     /// # Errors
-    /// Returns an error if the topic does not exist or the user may not see it. The text names the cure.
+    /// Returns an error if the topic does not exist or the user may not see it. The text names the remedy.
     pub async fn topic(&self, name: impl Into<String>) -> Result<Topic, Error> {
         self.look_for(Wanted::one(&name.into())?).await
     }
@@ -80,7 +80,7 @@ impl Kafka {
     ///
     /// # Errors
     /// Returns an error if a named topic does not exist or the user may not see it, if a pattern is invalid, or if no
-    /// topic matches. The text names the cure.
+    /// topic matches. The text names the remedy.
     pub async fn topics<T: Into<String>>(&self, names: impl IntoIterator<Item = T>) -> Result<Topic, Error> {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         self.look_for(Wanted::several(&names)?).await
@@ -146,7 +146,7 @@ impl Options {
     /// # Errors
     /// [`Error::Config`] for a setting that is unknown, not built in or reserved by idem, and for two logins.
     /// [`Error::Broker`] if no broker answers within 10 seconds, the login is refused, or TLS verification fails. The
-    /// texts name the cure.
+    /// texts name the remedy.
     pub async fn connect(self) -> Result<Kafka, Error> {
         let config = self.config()?;
         connection::connect(&config.current().await?).await?;

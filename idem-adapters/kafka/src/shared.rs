@@ -1,17 +1,18 @@
 //! The state shared by the consumer's thread and the worker's tasks.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use idem_core::{Delivery, DeliveryOrder};
+use rdkafka::consumer::BaseConsumer;
 use tokio::sync::Notify;
 use tokio::time::{self, timeout_at};
 
 use crate::assigned::Assigned;
-use crate::bell::{Bell, Waits};
 use crate::error::Loss;
-use crate::partition::TopicPartition;
-use crate::ticket::Ticket;
+use crate::member::Member;
+use crate::partition::{Ticket, TopicPartition};
 
 /// How long a client that joins may be without a broker.
 const SEEMINGLY: Duration = Duration::from_secs(3);
@@ -22,8 +23,10 @@ pub(crate) struct Shared {
     inner: Mutex<Inner>,
     /// Notifies the source that a delivery can be taken, or never will be.
     changed: Notify,
-    /// Wakes the thread.
-    wake: Condvar,
+    /// The consumer's thread.
+    pub(crate) thread: OnceLock<Thread>,
+    /// The client, once it is a member, for as long as it exists.
+    pub(crate) client: OnceLock<Weak<BaseConsumer<Member>>>,
 }
 
 #[derive(Debug)]
@@ -34,7 +37,19 @@ pub(crate) struct Inner {
     pub(crate) joined: bool,
     pub(crate) draining: bool,
     pub(crate) closing: bool,
-    bell: Bell,
+    waits: Waits,
+    /// A partition had enough room to receive more of it since the thread last woke.
+    room: bool,
+}
+
+/// What the thread waits for while it sleeps, besides records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    Nothing,
+    /// Room for more records of a partition, and not for one after another while others are left to hand out.
+    Room,
+    /// The end of all running deliveries; wakes at each one that is settled.
+    Quiet,
 }
 
 /// The state of the subscription.
@@ -58,10 +73,12 @@ impl Shared {
                 joined: false,
                 draining: false,
                 closing: false,
-                bell: Bell::default(),
+                waits: Waits::Nothing,
+                room: false,
             }),
             changed: Notify::new(),
-            wake: Condvar::new(),
+            thread: OnceLock::new(),
+            client: OnceLock::new(),
         }
     }
 
@@ -82,7 +99,8 @@ impl Shared {
                     ));
                 }
                 inner => {
-                    if let Some(taken) = self.take(inner) {
+                    if let Some(taken) = inner.assigned.take() {
+                        self.look_for_room(inner, taken.0.assignment.epoch);
                         return Ok(taken);
                     }
                 }
@@ -91,14 +109,15 @@ impl Shared {
         }
     }
 
-    /// Takes the next delivery, and wakes the thread if its partition should receive more now.
-    fn take(&self, inner: &mut Inner) -> Option<(Ticket, Delivery)> {
-        let Inner { assigned, bell, .. } = inner;
-        let taken = assigned.take()?;
-        if bell.handed_out(|| assigned.wants(taken.0.assignment.epoch)) {
-            self.wake.notify_one();
+    /// Notes whether the partition of a delivery that was handed out or settled should receive more now, and wakes the
+    /// thread if it waits for that. That is not asked if one should since the thread last woke.
+    fn look_for_room(&self, inner: &mut Inner, epoch: u64) {
+        if !inner.room && inner.assigned.wants(epoch) {
+            inner.room = true;
+            if inner.waits == Waits::Room {
+                self.wake();
+            }
         }
-        Some(taken)
     }
 
     /// Waits for the first assignment. A client that has not joined yet may report that all brokers are down when one of
@@ -137,44 +156,39 @@ impl Shared {
         epochs.map(|epoch| if inner.draining { 0 } else { inner.assigned.room(epoch) }).collect()
     }
 
+    /// Changes the state, and lets the source look at it.
+    fn change(&self, how: impl FnOnce(&mut Inner)) {
+        how(&mut self.lock());
+        self.changed.notify_one();
+    }
+
     /// Adds records of the assignment with this epoch, in order.
     pub(crate) fn receive(&self, epoch: u64, records: Vec<(i64, Delivery)>) {
-        let mut inner = self.lock();
-        if inner.draining || records.is_empty() {
-            return;
-        }
-        for (offset, delivery) in records {
-            inner.assigned.receive(epoch, offset, delivery);
-        }
-        drop(inner);
-        self.changed.notify_one();
+        self.change(|inner| {
+            if !inner.draining {
+                records.into_iter().for_each(|(offset, delivery)| inner.assigned.receive(epoch, offset, delivery));
+            }
+        });
     }
 
     /// Removes partitions that are no longer assigned. Their deliveries are no longer unsettled here, so records of others
     /// may be handed out.
     pub(crate) fn remove(&self, partitions: &[TopicPartition]) {
-        let mut inner = self.lock();
-        for partition in partitions {
-            inner.assigned.remove(partition);
-        }
-        drop(inner);
-        self.changed.notify_one();
+        self.change(|inner| partitions.iter().for_each(|partition| inner.assigned.remove(partition)));
     }
 
     pub(crate) fn has_joined(&self) {
-        self.lock().joined = true;
-        self.changed.notify_one();
+        self.change(|inner| inner.joined = true);
     }
 
     /// Marks the brokers as unreachable. Deliveries that were handed out stay valid until the group revokes their
     /// partitions.
     pub(crate) fn lose(&self, loss: Loss) {
-        let mut inner = self.lock();
-        if inner.phase == Phase::Up {
-            inner.phase = Phase::Lost(loss);
-        }
-        drop(inner);
-        self.changed.notify_one();
+        self.change(|inner| {
+            if inner.phase == Phase::Up {
+                inner.phase = Phase::Lost(loss);
+            }
+        });
     }
 
     /// Whether no broker can be reached.
@@ -193,13 +207,12 @@ impl Shared {
 
     /// Ends the subscription, unless it has already ended.
     pub(crate) fn end(&self, loss: Loss) {
-        let mut inner = self.lock();
-        if !matches!(inner.phase, Phase::Ended(_)) {
-            inner.assigned.clear();
-            inner.phase = Phase::Ended(loss);
-        }
-        drop(inner);
-        self.changed.notify_one();
+        self.change(|inner| {
+            if !matches!(inner.phase, Phase::Ended(_)) {
+                inner.assigned.clear();
+                inner.phase = Phase::Ended(loss);
+            }
+        });
     }
 
     pub(crate) fn ack(&self, ticket: &Ticket) -> bool {
@@ -213,13 +226,12 @@ impl Shared {
 
     fn settle(&self, ticket: &Ticket, how: impl FnOnce(&mut Assigned, &Ticket) -> bool) -> bool {
         let mut inner = self.lock();
-        let Inner { assigned, bell, .. } = &mut *inner;
-        let live = how(assigned, ticket);
-        let wakes = bell.settled(|| assigned.wants(ticket.assignment.epoch));
-        let is_ready = assigned.is_ready();
+        let live = how(&mut inner.assigned, ticket);
+        self.look_for_room(&mut inner, ticket.assignment.epoch);
+        let (waits, is_ready) = (inner.waits, inner.assigned.is_ready());
         drop(inner);
-        if wakes {
-            self.wake.notify_one();
+        if waits == Waits::Quiet {
+            self.wake();
         }
         // A source that waits for records is notified when they are received.
         if is_ready {
@@ -228,32 +240,36 @@ impl Shared {
         live
     }
 
-    /// Wakes the thread because it has something to do.
+    /// Wakes the thread because it has something to do. If it is awake, its next sleep ends at once.
     pub(crate) fn wake(&self) {
-        self.lock().bell.ring();
-        self.wake.notify_one();
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
     }
 
     /// Blocks the thread until it is woken or what it waits for has happened, at most for `longest`.
     pub(crate) fn sleep(&self, longest: Duration, waits: Waits) {
         let mut inner = self.lock();
-        if inner.bell.sleep(waits) {
-            inner = self.wake.wait_timeout(inner, longest).unwrap_or_else(PoisonError::into_inner).0;
+        inner.waits = waits;
+        let happened = waits == Waits::Room && inner.room;
+        drop(inner);
+        if !happened {
+            thread::park_timeout(longest);
         }
-        inner.bell.woke();
+        let mut inner = self.lock();
+        (inner.waits, inner.room) = (Waits::Nothing, false);
     }
 
     /// Blocks the thread until no delivery of these partitions is running, at most for `patience`.
     pub(crate) fn finish(&self, partitions: &[TopicPartition], patience: Duration) {
         let until = Instant::now() + patience;
         let waits = |inner: &Inner| !inner.closing && inner.assigned.busy(partitions);
-        while waits(&self.lock()) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            self.sleep(left, Waits::Quiet);
+        // Before it looks, so that nothing is missed.
+        self.lock().waits = Waits::Quiet;
+        while waits(&self.lock()) && Instant::now() < until {
+            thread::park_timeout(until.saturating_duration_since(Instant::now()));
         }
+        self.lock().waits = Waits::Nothing;
     }
 
     /// Hands out no more deliveries. Deliveries that were handed out can still be settled.

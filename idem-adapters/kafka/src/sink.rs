@@ -3,32 +3,30 @@
 use std::fmt;
 use std::sync::Arc;
 
-use idem_core::{Error, Sink, SinkError, StagedMessage};
-use rdkafka::error::KafkaError;
+use idem_core::{Error, Sink, SinkConnection, SinkError, StagedMessage};
+use rdkafka::message::OwnedHeaders;
 
 use crate::config::Config;
 use crate::connection;
+use crate::message::{check_topic, headers, record};
 use crate::property;
-use crate::publishing::Publishing;
-use crate::record::{check_topic, headers, record, size};
 use crate::refusal::Refusal;
+use crate::sender::Sender;
 
 /// The topics of a cluster, to which a relay publishes the messages of an outbox: see
 /// [`Kafka::producer`](crate::Kafka::producer).
 pub struct Producer {
     config: Arc<Config>,
     cloud_events: Option<String>,
-    publishing: Publishing,
+    publishing: SinkConnection<Sender>,
     /// For messages of batches that were refused: each is sent again in a batch by itself.
-    single: Publishing,
-    /// The size of the largest message.
-    limit: usize,
+    single: SinkConnection<Sender>,
 }
 
 impl Producer {
     pub(crate) fn new(config: Arc<Config>) -> Self {
-        let limit = property::largest(&config.client);
-        Self { config, cloud_events: None, publishing: Publishing::default(), single: Publishing::single(), limit }
+        let (publishing, single) = (SinkConnection::new(Sender::is_live), SinkConnection::new(Sender::is_live));
+        Self { config, cloud_events: None, publishing, single }
     }
 
     /// Publishes each message as a CloudEvent in binary mode: headers `ce_id`, `ce_source` and so on, as in
@@ -40,36 +38,43 @@ impl Producer {
         self
     }
 
-    /// Sends a message, and returns its error with what it says.
-    async fn send(&self, through: &Publishing, message: &StagedMessage) -> Result<(), (Refusal, String)> {
-        let failed = |error: SinkError| match error {
-            SinkError::Message(error) | SinkError::Broker(error) => (Refusal::Broker, error.to_string()),
-            error => (Refusal::Broker, error.to_string()),
-        };
-        let producer = through.get(&self.config).await.map_err(failed)?;
-        // They were made once, and cannot fail again.
-        let headers = headers(message, self.cloud_events.as_deref()).map_err(failed)?;
-        match producer.send(record(message, headers)).await {
-            Some(Ok(())) => Ok(()),
-            Some(Err(error)) => {
-                let refusal = error.rdkafka_error_code().map_or(Refusal::Broker, Refusal::of);
-                let text = told(&error, if refusal == Refusal::Broker { producer.reason() } else { String::new() });
-                Err((refusal, text))
-            }
-            None => {
-                Err((Refusal::Broker, format!("the producer has ended. {}", producer.reason()).trim_end().to_owned()))
-            }
+    /// Creates a producer, in place of one that has ended. One that is `single` sends each message in a batch by itself.
+    fn create(
+        &self,
+        ended: Option<Arc<Sender>>,
+        single: bool,
+    ) -> impl Future<Output = Result<Sender, Error>> + Send + use<> {
+        if let Some(ended) = ended {
+            tracing::warn!(reason = ended.reason(), "a producer of Kafka has ended; another one takes its place");
         }
+        let config = Arc::clone(&self.config);
+        async move { Ok(Sender::new(&config.current().await?, single)?) }
     }
 
-    fn failure(&self, message: &StagedMessage, (refusal, text): (Refusal, String)) -> SinkError {
+    /// Sends a message, in a batch by itself if it is `single`. Returns whether it is confirmed; if not, its batch was refused,
+    /// perhaps because of another message in it, or of their sum.
+    async fn send(&self, message: &StagedMessage, headers: OwnedHeaders, single: bool) -> Result<bool, SinkError> {
+        let producer = if single { &self.single } else { &self.publishing };
+        let producer = producer.get(|ended| self.create(ended, single)).await?;
+        let (refusal, text) = match producer.send(record(message, headers)).await {
+            Some(Ok(())) => return Ok(true),
+            Some(Err(error)) => match error.rdkafka_error_code() {
+                Some(code) => (Refusal::of(code), code.to_string()),
+                None => (Refusal::Broker, error.to_string()),
+            },
+            None => (Refusal::Broker, "the producer has ended".to_owned()),
+        };
         let place = format!("topic `{}` at {}", message.to(), self.config.place);
         match refusal {
+            Refusal::Batch(_) if !single => Ok(false),
             Refusal::Topic(cure) | Refusal::Batch(cure) => {
                 let size = message.payload().len();
-                SinkError::message(format!("{place} refuses a message of {size} bytes ({text}): {cure}"))
+                Err(SinkError::message(format!("{place} refuses a message of {size} bytes ({text}): {cure}")))
             }
-            Refusal::Broker => SinkError::broker(format!("{place} did not confirm a message: {text}")),
+            Refusal::Broker => {
+                let text = format!("{place} did not confirm a message: {text}. {}", producer.reason());
+                Err(SinkError::broker(text.trim_end()))
+            }
         }
     }
 }
@@ -86,7 +91,7 @@ impl Sink for Producer {
 
     /// The property `message.max.bytes`, by default 1,000,000. A topic may take less (`max.message.bytes`).
     fn limit(&self) -> Option<usize> {
-        Some(self.limit)
+        Some(property::largest(&self.config.client))
     }
 
     async fn open(&self) -> Result<(), SinkError> {
@@ -95,51 +100,29 @@ impl Sink for Producer {
         }
         let opened = async {
             connection::connect(&self.config.current().await?).await?;
-            self.publishing.open(&self.config).await
+            self.publishing.open(|ended| self.create(ended, false)).await.map(drop)
         };
-        opened.await.map(drop).map_err(|error| match error {
-            Error::Config(_) => SinkError::message(error),
-            _ => SinkError::broker(error),
-        })
+        Ok(opened.await?)
     }
 
     async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
         check_topic(message.to())?;
-        let size = size(message, &headers(message, self.cloud_events.as_deref())?);
-        if size > self.limit {
-            return Err(SinkError::message(format!(
-                "it has {} bytes, {size} with key and headers, and the producer to {} takes at most {}: raise \
-                 .property(\"message.max.bytes\", ..) of Kafka::options and max.message.bytes of the topic, or send less",
-                message.payload().len(),
-                self.config.place,
-                self.limit
-            )));
+        let headers = headers(message, self.cloud_events.as_deref())?;
+        if !self.send(message, headers.clone(), false).await? {
+            self.send(message, headers, true).await?;
         }
-        let sent = match self.send(&self.publishing, message).await {
-            // Of another message in its batch, perhaps, or of their sum.
-            Err((Refusal::Batch(_), _)) => self.send(&self.single, message).await,
-            sent => sent,
-        };
-        sent.map_err(|error| self.failure(message, error))
+        Ok(())
     }
 
     async fn close(&self) {
-        self.publishing.close().await;
-        self.single.close().await;
+        for producer in [self.publishing.take().await, self.single.take().await].into_iter().flatten() {
+            producer.end();
+        }
     }
-}
-
-/// An error of the client, with the last reason that it gave for one, if there is any.
-fn told(error: &KafkaError, reason: String) -> String {
-    let text = error.rdkafka_error_code().map_or_else(|| error.to_string(), |code| code.to_string());
-    if reason.is_empty() { text } else { format!("{text}; the last error of the client was: {reason}") }
 }
 
 impl fmt::Debug for Producer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Producer")
-            .field("config", &self.config)
-            .field("cloud_events", &self.cloud_events)
-            .finish_non_exhaustive()
+        f.debug_struct("Producer").field("config", &self.config).finish_non_exhaustive()
     }
 }

@@ -2,22 +2,30 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::Duration;
 
 use idem_core::{BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::acker::KafkaAcker;
 use crate::config::Config;
-use crate::lag::Asked;
+use crate::consumer::Panic;
+use crate::lag::lag;
 use crate::partition::TopicPartition;
-use crate::plan::{Plan, Start};
+use crate::plan::{Plan, Start, WINDOW};
 use crate::protocol::GroupProtocol;
 use crate::shared::Shared;
-use crate::subscription::{CLOSE, JOIN, Subscription};
 use crate::wanted::Wanted;
 use crate::{connection, consumer, replay_window};
+
+/// How long `subscribe` waits for the first assignment. Members that are slow to give up partitions may take longer.
+const JOIN: Duration = Duration::from_secs(10);
+
+/// The longest time by which a broker that does not answer can delay a shutdown. A worker waits for 5 seconds.
+const CLOSE: Duration = Duration::from_secs(4);
 
 /// One topic, consumed as a member of a group ([`Kafka::topic`](crate::Kafka::topic)), or several
 /// ([`Kafka::topics`](crate::Kafka::topics)). The documentation of one topic applies to each of them.
@@ -52,8 +60,39 @@ pub struct Topic {
     subscription: Option<Subscription>,
 }
 
-/// The default of [`Topic::window`].
-pub(crate) const WINDOW: usize = 256;
+/// The state of one subscription, made by `subscribe`.
+struct Subscription {
+    plan: Plan,
+    shared: Arc<Shared>,
+    /// Resolves when the thread has ended.
+    ended: oneshot::Receiver<Panic>,
+}
+
+impl Subscription {
+    /// Continues the panic of the thread, if it has panicked: the next subscription would meet the defect again, so it
+    /// ends the worker.
+    fn raise(&mut self) {
+        if let Ok(panic) = self.ended.try_recv() {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Waits until the thread has ended, and continues its panic.
+    async fn end(&mut self) {
+        if !self.ended.is_terminated()
+            && let Ok(panic) = (&mut self.ended).await
+        {
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// Ends the thread, which would otherwise stay a member of the group.
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
 
 impl Topic {
     pub(crate) fn new(config: Arc<Config>, wanted: Arc<Wanted>) -> Self {
@@ -138,9 +177,6 @@ impl Topic {
     fn check(&self, options: &SubscribeOptions) -> Result<String, Error> {
         let refused = |text: &str| Err(Error::Config(text.to_owned()));
         let group = self.group.as_ref().unwrap_or(&options.consumer);
-        if options.max_unsettled == 0 {
-            return refused("`max_unsettled` is 0, so the worker would receive nothing: set it to at least 1");
-        }
         if self.window == 0 {
             return refused("with a window of 0 the worker receives nothing: give `.window(..)` at least 1");
         }
@@ -226,15 +262,12 @@ impl Source for Topic {
             max_unsettled: usize::from(options.max_unsettled),
             known,
             has_history: options.has_history || self.has_consumed,
-            replay_window: self.replay_window,
             begins: BTreeMap::new(),
-            since: SystemTime::now(),
         };
         plan.warn_of_small_windows(options.least_unsettled.into());
         let shared = Arc::new(Shared::new(plan.window, plan.max_unsettled, plan.order));
-        let asked = Asked::default();
-        let ended = consumer::start(plan.clone(), Arc::clone(&shared), asked.clone())?;
-        self.subscription = Some(Subscription { plan, shared, asked, ended });
+        let ended = consumer::start(plan.clone(), Arc::clone(&shared))?;
+        self.subscription = Some(Subscription { plan, shared, ended });
         self.joined().await?;
         self.has_consumed = true;
         Ok(())
@@ -257,8 +290,7 @@ impl Source for Topic {
     /// committed and would not be at the next commit. Other members report their partitions, so that the sum over all
     /// workers is the group's lag. Topics without assigned partitions and partitions without a leader are left out.
     fn lag(&self) -> Option<Lag> {
-        let subscription = self.subscription.as_ref()?;
-        Some(subscription.asked.lag(&subscription.shared))
+        Some(lag(&self.subscription.as_ref()?.shared))
     }
 
     async fn next(&mut self) -> Result<(Delivery, KafkaAcker), BoxError> {
@@ -291,10 +323,6 @@ impl Source for Topic {
 
 impl fmt::Debug for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Topic")
-            .field("name", &self.wanted.text)
-            .field("config", &self.config)
-            .field("open", &self.subscription.is_some())
-            .finish_non_exhaustive()
+        f.debug_struct("Topic").field("name", &self.wanted.text).field("config", &self.config).finish_non_exhaustive()
     }
 }

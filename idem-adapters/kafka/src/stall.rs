@@ -15,8 +15,6 @@ pub(crate) enum Cause {
     NoLeader,
     /// A broker has answered with an error that may pass. It is tried again where it stopped.
     Failing,
-    /// The position at which the group starts in it is not known. The brokers are asked again.
-    Unplaced,
     /// The records at the group's offset cannot be read. The partition continues only after an operator has intervened
     /// and it was assigned again.
     Stuck,
@@ -42,14 +40,13 @@ impl Stall {
         matches!(self.cause, None | Some(Cause::NoLeader))
     }
 
-    /// Stalls the partition. Returns `false` if nothing has changed: a stuck partition remains stuck, and one whose
-    /// start is not known needs that first.
+    /// Stalls the partition. Returns `false` if nothing has changed: a stuck partition remains stuck.
     pub(crate) fn begin(&mut self, cause: Cause, now: Instant) -> bool {
-        if self.cause == Some(cause) || matches!(self.cause, Some(Cause::Stuck | Cause::Unplaced)) {
+        if self.cause == Some(cause) || self.cause == Some(Cause::Stuck) {
             return false;
         }
         (self.cause, self.due) = (Some(cause), None);
-        if matches!(cause, Cause::Failing | Cause::Unplaced) {
+        if cause == Cause::Failing {
             self.postpone(now);
         }
         true
@@ -76,11 +73,6 @@ impl Stall {
         let delay = FIRST.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
         self.due = Some(now + delay);
-    }
-
-    /// Handles that the start of an unplaced partition is known: it can be tried at once.
-    pub(crate) fn place(&mut self, now: Instant) {
-        (self.cause, self.due) = (Some(Cause::Failing), Some(now));
     }
 
     /// Lets the partition go on. If it fails again before a record arrives, the next retry takes longer.
@@ -127,15 +119,6 @@ mod tests {
         assert!(stall.begin(Cause::Failing, now) && stall.begin(Cause::Stuck, now));
         assert!(!stall.begin(Cause::Failing, now) && !stall.lead(false) && !stall.lead(true));
         assert!(!stall.is_due(now + 2 * LONGEST) && !stall.receives());
-    }
-
-    #[test]
-    fn a_partition_without_a_start_gets_one_first() {
-        let (mut stall, now) = (Stall::default(), Instant::now());
-        assert!(stall.begin(Cause::Unplaced, now));
-        assert!(!stall.begin(Cause::Stuck, now) && !stall.lead(true), "its position is none of the group's");
-        stall.place(now);
-        assert_eq!((stall.cause(), stall.is_due(now)), (Some(Cause::Failing), true));
     }
 
     #[test]

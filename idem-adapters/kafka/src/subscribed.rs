@@ -6,12 +6,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use tokio::runtime::Handle;
 
 use crate::connection::resolve;
 use crate::error::{Loss, no_id};
 use crate::member::Member;
-use crate::{replay_window, start};
+use crate::start;
 
 /// How long to wait for an answer. Nothing else is served meanwhile.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -30,20 +29,18 @@ pub(crate) struct Subscribed {
     looked: Instant,
     /// How often to look for new topics, or `None` for never.
     every: Option<Duration>,
-    /// The runtime that queries the retention of new topics.
-    runtime: Handle,
 }
 
 impl Subscribed {
     /// Starts with the topics of the plan, which are subscribed to as soon as their ids are known.
-    pub(crate) fn begin(member: &Member, consumer: &BaseConsumer<Member>, runtime: Handle) -> Result<Self, Loss> {
+    pub(crate) fn begin(member: &Member, consumer: &BaseConsumer<Member>) -> Result<Self, Loss> {
         let topics: BTreeSet<_> = member.plan.known.keys().map(Arc::clone).collect();
         for topic in &topics {
             consumer.fetch_metadata(Some(topic), start::ANSWER).map_err(|error| member.broken(&error))?;
         }
         let every = member.plan.wanted.has_patterns().then(|| refresh(member)).flatten();
         let now = Instant::now();
-        Ok(Self { topics: BTreeSet::new(), next: Some((topics, now)), looked: now, every, runtime })
+        Ok(Self { topics: BTreeSet::new(), next: Some((topics, now)), looked: now, every })
     }
 
     /// Whether the first subscription was made.
@@ -89,6 +86,7 @@ impl Subscribed {
             Err(refused) => return Err(refused),
         };
         let topics: BTreeSet<_> = known.into_keys().collect();
+        member.forget_others(&topics);
         for topic in topics.difference(&self.topics) {
             // Makes the client log the topic's id.
             if let Err(loss) = ask(Some(topic)) {
@@ -103,29 +101,15 @@ impl Subscribed {
         Ok(())
     }
 
-    /// Logs changes of the topics. The retention of a new topic is compared here, because the worker compares it with
-    /// the retention of the claims only when it subscribes.
+    /// Logs changes of the topics.
     fn tell(&self, member: &Member) {
         let Some((next, _)) = &self.next else { return };
         for topic in self.topics.difference(next) {
             tracing::error!(%topic, "a topic was deleted, or may no longer be seen, and is not consumed");
-            member.forget(topic);
         }
-        let new: Vec<Arc<str>> = next.difference(&self.topics).map(Arc::clone).collect();
-        new.iter().for_each(|topic| member.remember(topic));
-        if new.is_empty() {
-            return;
+        for topic in next.difference(&self.topics) {
+            tracing::info!(%topic, wanted = %member.plan.wanted.text, "a topic that matches is new, and is consumed");
         }
-        tracing::info!(topics = ?new, wanted = %member.plan.wanted.text, "topics that match are new, and are consumed");
-        let (config, stated) = (Arc::clone(&member.plan.config), member.plan.replay_window);
-        self.runtime.spawn(async move {
-            if replay_window::of(&config, &new).await.longest(stated) != stated {
-                tracing::warn!(
-                    topics = ?new,
-                    "new topics keep messages for longer than the earlier ones: keep claims for longer than that"
-                );
-            }
-        });
     }
 }
 

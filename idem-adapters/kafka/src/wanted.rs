@@ -36,7 +36,8 @@ impl Wanted {
         let (mut names, mut patterns) = (BTreeSet::new(), Vec::new());
         for one in asked {
             if one.starts_with('^') {
-                patterns.push(pattern(one)?);
+                let unreadable = |error| Error::Config(format!("the pattern {one:?} cannot be read: {error}"));
+                patterns.push(Regex::new(one).map_err(unreadable)?);
             } else if is_name(one) {
                 names.insert(Arc::from(one.as_str()));
             } else {
@@ -67,13 +68,10 @@ impl Wanted {
     }
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a topic can have this name.
+pub(crate) fn is_name(name: &str) -> bool {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (1..=249).contains(&name.len()) && name.chars().all(legal) && !matches!(name, "." | "..")
-}
-
-fn pattern(text: &str) -> Result<Regex, Error> {
-    Regex::new(text).map_err(|error| Error::Config(format!("the pattern {text:?} cannot be read: {error}")))
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! Settles one delivery.
+//! Settles one delivery, and extends the leases of those that wait.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use idem_core::{Acker, BoxError, Settled};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::connection::ANSWER;
 use crate::lease::Lease;
@@ -61,19 +62,6 @@ impl Acker for NatsAcker {
         Ok(Settled::Confirmed)
     }
 
-    fn lease(&self) -> Option<Duration> {
-        Some(self.lease.wait)
-    }
-
-    /// Fails if the lease has expired, if there is no connection, or if the consumer does not respond. Only a response
-    /// extends the lease.
-    async fn extend(&mut self) -> Result<(), BoxError> {
-        if !self.lease.is_live() {
-            return Err("the lease of the delivery has run out".into());
-        }
-        extend(&self.link, &self.lease).await
-    }
-
     fn is_live(&self) -> bool {
         self.lease.is_live()
     }
@@ -84,8 +72,8 @@ pub(crate) async fn release(link: &Link, lease: &Lease) -> Result<(), BoxError> 
     link.ask(&lease.reply, NAK, lease.end().min(Instant::now() + ANSWER)).await
 }
 
-/// Extends the lease of a delivery. The caller has checked that it lasts.
-pub(crate) async fn extend(link: &Link, lease: &Lease) -> Result<(), BoxError> {
+/// Extends the lease of a delivery. The caller has checked that it lasts. Only a response extends it.
+async fn extend(link: &Link, lease: &Lease) -> Result<(), BoxError> {
     let asked = Instant::now();
     link.ask(&lease.reply, PROGRESS, lease.end().min(asked + ANSWER)).await?;
     lease.extended(asked);
@@ -101,5 +89,23 @@ impl Drop for NatsAcker {
 impl fmt::Debug for NatsAcker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NatsAcker").field("live", &self.is_live()).finish_non_exhaustive()
+    }
+}
+
+/// Extends the leases of held deliveries after a third of their duration, and forgets dropped ones when their leases
+/// expire, which frees their space. Runs as long as the source lives.
+///
+/// That is any delivery that waits in the buffer or in the worker, or is processed.
+pub(crate) async fn keep(link: Link, leases: Arc<Leases>, wait: Duration) {
+    loop {
+        // Twice as often as needed, because a lease becomes due between two checks.
+        sleep(wait / 6).await;
+        leases.sweep();
+        let due = leases.due();
+        for kept in join_all(due.iter().map(|lease| extend(&link, lease))).await {
+            if let Err(error) = kept {
+                tracing::debug!(error, "the lease of a delivery was not extended");
+            }
+        }
     }
 }

@@ -6,6 +6,8 @@ use async_nats::ServerAddr;
 use idem_core::Error;
 use percent_encoding::percent_decode_str;
 
+use crate::credentials::{Credentials, Kind};
+
 /// The addresses of the servers, without password or token.
 #[derive(Clone)]
 pub(crate) struct Address {
@@ -13,29 +15,20 @@ pub(crate) struct Address {
     user: Option<String>,
 }
 
-/// The login in a URL.
-pub(crate) enum Login {
-    None,
-    Token(String),
-    Password(String, String),
-}
-
 impl Address {
     /// Parses one URL, or several separated by commas. The parser's errors are not passed on, because their text may
     /// contain a password.
-    pub(crate) fn parse(urls: &str) -> Result<(Self, Login), Error> {
-        let (mut servers, mut login) = (Vec::new(), Login::None);
+    pub(crate) fn parse(urls: &str) -> Result<(Self, Option<Credentials>), Error> {
+        let (mut servers, mut login) = (Vec::new(), None);
         for url in urls.split(',').map(str::trim) {
             let (server, its) = server(url)?;
             servers.push(server);
-            if matches!(login, Login::None) {
-                login = its;
-            }
+            login = login.or(its);
         }
         let user = match &login {
-            Login::Password(user, _) => Some(user.clone()),
+            Some(Credentials(Kind::Password(user, _))) => Some(user.clone()),
             // A login without a colon is a token, which is secret.
-            Login::None | Login::Token(_) => None,
+            _ => None,
         };
         Ok((Self { servers, user }, login))
     }
@@ -53,33 +46,27 @@ fn bad(what: &str) -> Error {
     ))
 }
 
-fn server(url: &str) -> Result<(ServerAddr, Login), Error> {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
-    if !matches!(scheme, "nats" | "tls") {
+fn server(text: &str) -> Result<(ServerAddr, Option<Credentials>), Error> {
+    let mut url = text.parse::<ServerAddr>().map_err(|_| bad("cannot be read"))?.into_inner();
+    if !matches!(url.scheme(), "nats" | "tls") {
         return Err(bad("does not begin with nats:// or tls://"));
     }
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    // An unescaped `/`, `?` or `#` in a password ends the authority early, and the part before it would be taken as the
-    // host.
-    if rest[authority.len()..].contains('@') {
+    // An unescaped `/`, `?` or `#` in a password ends the authority early, and the part before it would be the host.
+    if [Some(url.path()), url.query(), url.fragment()].into_iter().flatten().any(|part| part.contains('@')) {
         return Err(bad("has an @ behind its host"));
     }
-    let (login, host) = authority.rsplit_once('@').map_or((None, authority), |(login, host)| (Some(login), host));
-    if host.is_empty() {
-        return Err(bad("names no host"));
-    }
-    // Parses the URL without its login: async-nats would display it, and does not read it from here anyway.
-    let server = format!("{scheme}://{host}").parse().map_err(|_| bad("cannot be read"))?;
-    let decoded = |text: &str| {
+    let decoded = |text: &str| -> Result<String, Error> {
         percent_decode_str(text).decode_utf8().map(Into::into).map_err(|_| bad("has a login that is not UTF-8"))
     };
-    let login = match login.map(|login| login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word))))
-    {
-        None | Some(("", None)) => Login::None,
-        Some((token, None)) => Login::Token(decoded(token)?),
-        Some((user, Some(word))) => Login::Password(decoded(user)?, decoded(word)?),
+    let login = match (url.username(), url.password()) {
+        ("", None) => None,
+        (token, None) => Some(Credentials::token(decoded(token)?)),
+        (user, Some(word)) => Some(Credentials::password(decoded(user)?, decoded(word)?)),
     };
-    Ok((server, login))
+    // async-nats would show the login, and does not read it from here anyway.
+    let _ = (url.set_username(""), url.set_password(None));
+    let server = ServerAddr::from_url(url).map_err(|_| bad("cannot be read"))?;
+    if server.host().is_empty() { Err(bad("names no host")) } else { Ok((server, login)) }
 }
 
 impl fmt::Display for Address {
@@ -142,11 +129,10 @@ mod tests {
 
     #[test]
     fn a_login_is_decoded() {
-        let login = |url| Address::parse(url).unwrap().1;
-        assert!(
-            matches!(login("nats://u%3A:p%40%2F@h"), Login::Password(user, word) if (&*user, &*word) == ("u:", "p@/"))
-        );
-        assert!(matches!(login("nats://t%2B@h"), Login::Token(token) if token == "t+"));
-        assert!(matches!(login("h:4222"), Login::None));
+        let login = |url| Address::parse(url).unwrap().1.map(|Credentials(kind)| kind);
+        let password = login("nats://u%3A:p%40%2F@h");
+        assert!(matches!(password, Some(Kind::Password(user, word)) if (&*user, &*word) == ("u:", "p@/")));
+        assert!(matches!(login("nats://t%2B@h"), Some(Kind::Token(token)) if token == "t+"));
+        assert!(login("h:4222").is_none());
     }
 }

@@ -6,21 +6,19 @@ use std::sync::Arc;
 
 use async_nats::ConnectOptions;
 use async_nats::rustls::ClientConfig;
-use idem_core::Error;
+use idem_core::{Callback, Error};
 
 use crate::address::Address;
-use crate::credentials::Getter;
+use crate::credentials::Credentials;
 
 /// The credentials of a login.
 #[derive(Clone)]
 pub(crate) enum Secret {
     /// Read again for each connection, so that the file can be replaced while the worker runs.
     File(PathBuf),
-    Seed(String),
-    Token(String),
-    Password(String, String),
+    Given(Credentials),
     /// Called for each connection.
-    Got(Getter),
+    Got(Callback<Credentials>),
 }
 
 /// The settings of connections to the servers.
@@ -40,10 +38,15 @@ impl Config {
         let options = ConnectOptions::new().require_tls(self.encrypted);
         let options = match &self.login {
             None => options,
-            Some(Secret::Seed(seed)) => options.nkey(seed.clone()),
-            Some(Secret::Token(token)) => options.token(token.clone()),
-            Some(Secret::Password(user, word)) => options.user_and_password(user.clone(), word.clone()),
-            Some(Secret::Got(getter)) => getter.get(&self.address).await?.give(options)?,
+            Some(Secret::Given(credentials)) => credentials.clone().give(options)?,
+            Some(Secret::Got(callback)) => {
+                let got = callback.call().await.map_err(|error| {
+                    let address = &self.address;
+                    let what = "the callback given to .credentials(..) has failed";
+                    Error::broker(format!("cannot log in to NATS at {address}: {what}"), error)
+                });
+                got?.give(options)?
+            }
             Some(Secret::File(path)) => options.credentials_file(path).await.map_err(|error| {
                 Error::Config(format!(
                     "the credentials in {} cannot be read ({}): give the path of a .creds file, which holds a JWT and \

@@ -4,6 +4,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::jetstream::consumer::Info;
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, Event, Request};
 use bytes::Bytes;
@@ -80,8 +81,18 @@ impl Connection {
         }
     }
 
+    pub(crate) fn is_live(&self) -> bool {
+        !self.lost.is_cancelled()
+    }
+
     pub(crate) fn jetstream(&self) -> Context {
         jetstream::with_prefix(self.client.clone(), &self.api)
+    }
+
+    /// Asks the server for a consumer's state.
+    pub(crate) async fn consumer(&self, stream: &str, consumer: &str) -> Result<Info, BoxError> {
+        let stream = self.jetstream().get_stream_no_info(stream).await?;
+        Ok(stream.consumer_info(consumer).await?)
     }
 
     /// Sends `word` to the ack subject of a delivery and waits for JetStream's response, without a limit. Any other

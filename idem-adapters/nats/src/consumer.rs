@@ -1,26 +1,48 @@
 //! The durable consumer: checked, updated or created.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use async_nats::Client;
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer;
 use async_nats::jetstream::context::RequestError;
 use async_nats::jetstream::response::Response;
-use async_nats::jetstream::{Context, ErrorCode};
 use idem_core::{Error, SubscribeOptions};
 use serde_json::{Value, json};
 
 use crate::address::Address;
-use crate::difference::{Difference, differences};
-use crate::error::broker;
-use crate::settings::{Found, Start, Wishes, config};
+use crate::connection::Connection;
+use crate::settings::{Difference, Found, Start, Wishes, config, differences};
+
+/// When the stream and the consumer were created. A recreated stream numbers its messages from 1 again, so an earlier
+/// delivery's number would refer to another message. With a recreated consumer, it still refers to the same message.
+#[derive(Clone, Copy)]
+pub(crate) struct Made {
+    pub(crate) stream: SystemTime,
+    pub(crate) consumer: SystemTime,
+}
+
+/// The age of a stream from which on a worker that has run before reads it. By then all workers have compared it, which they
+/// do every 5 seconds, with an answer within 5 seconds, and send no ack of an earlier stream.
+const SETTLED: Duration = Duration::from_secs(12);
+
+impl Made {
+    /// Returns how long to wait until the stream is read. By the local clock, because servers older than 2.10 do not tell
+    /// their time.
+    pub(crate) fn rest(self) -> Duration {
+        SETTLED.saturating_sub(self.stream.elapsed().unwrap_or_default())
+    }
+
+    /// Returns whether the consumer was created at `made`. A server of version 2.9 reports another time after its
+    /// restart, by a fraction of a millisecond.
+    pub(crate) fn consumer_is(self, made: SystemTime) -> bool {
+        let apart = made.duration_since(self.consumer).unwrap_or_else(|error| error.duration());
+        apart < Duration::from_secs(1)
+    }
+}
 
 /// One consumer of one stream, and the connection to its server.
 pub(crate) struct Place<'a> {
-    pub(crate) client: &'a Client,
-    /// The prefix of JetStream's API subjects.
-    pub(crate) api: &'a str,
-    pub(crate) jetstream: &'a Context,
+    pub(crate) connection: &'a Connection,
     pub(crate) address: &'a Address,
     pub(crate) stream: &'a str,
     pub(crate) name: &'a str,
@@ -28,15 +50,17 @@ pub(crate) struct Place<'a> {
 
 impl Place<'_> {
     /// Returns the consumer. Creates it if it does not exist, and updates it if `reconcile` is set. Fails if its
-    /// settings break idem's guarantees, or if it is gone and a new one would skip messages. `since` is when the consumer was created, if the source has seen it before: a
-    /// recreated one with `Start::New` begins there, so that it does not skip messages published since.
+    /// settings break idem's guarantees, or if it is gone and a new one would skip messages.
+    ///
+    /// `since` is when the consumer was created, if the source has seen it before: a recreated one with `Start::New`
+    /// begins there, so that it does not skip messages published since.
     pub(crate) async fn ensure(
         &self,
         wishes: &Wishes,
         options: &SubscribeOptions,
         since: Option<SystemTime>,
     ) -> Result<consumer::Info, Error> {
-        if wishes.filters.len() > 1 && !self.client.is_server_compatible(2, 10, 0) {
+        if wishes.filters.len() > 1 && !self.connection.client.is_server_compatible(2, 10, 0) {
             return Err(Error::Config(format!(
                 "{self} needs {} filters, but a server older than 2.10 silently ignores them: \
                  give one .filter_subject, or upgrade the server",
@@ -55,7 +79,7 @@ impl Place<'_> {
                          or its stream was deleted, check what is missing"
                     );
                 }
-                self.make(&config(self.name, wishes, options, since)).await?
+                self.put("make", &config(self.name, wishes, options, since), "create").await?
             }
         };
         let found = match differences(&found, wishes, options) {
@@ -70,16 +94,12 @@ impl Place<'_> {
 
     async fn find(&self) -> Result<Option<Found>, Error> {
         let asked = format!("CONSUMER.INFO.{}.{}", self.stream, self.name);
-        let answer = self.jetstream.request(asked, &json!({})).await;
+        let answer = self.connection.jetstream().request(asked, &json!({})).await;
         match answer.map_err(|error| self.silent("read the settings of", error))? {
             Response::Ok(raw) => self.read(raw).map(Some),
             Response::Err { error } if error.error_code() == ErrorCode::CONSUMER_NOT_FOUND => Ok(None),
-            Response::Err { error } => Err(broker(format!("cannot read the settings of {self}"), error)),
+            Response::Err { error } => Err(Error::broker(format!("cannot read the settings of {self}"), error)),
         }
-    }
-
-    async fn make(&self, config: &Value) -> Result<Found, Error> {
-        self.put("make", config, "create").await
     }
 
     async fn update(&self, mut raw: Value, different: &[Difference]) -> Result<Found, Error> {
@@ -100,25 +120,25 @@ impl Place<'_> {
         let filter = filter.map(|filter| format!(".{filter}")).unwrap_or_default();
         let asked = format!("CONSUMER.CREATE.{}.{}{filter}", self.stream, self.name);
         let request = json!({ "stream_name": self.stream, "config": config, "action": action });
-        match self.jetstream.request(asked, &request).await.map_err(|error| self.silent(what, error))? {
+        match self.connection.jetstream().request(asked, &request).await.map_err(|error| self.silent(what, error))? {
             Response::Ok(raw) => self.read(raw),
-            Response::Err { error } => Err(broker(format!("cannot {what} {self}: {error}"), error)),
+            Response::Err { error } => Err(Error::broker(format!("cannot {what} {self}: {error}"), error)),
         }
     }
 
     fn read(&self, raw: Value) -> Result<Found, Error> {
         match serde_json::from_value(raw.clone()) {
             Ok(info) => Ok(Found { info, raw }),
-            Err(error) => Err(broker(format!("cannot parse the server's description of {self}"), error)),
+            Err(error) => Err(Error::broker(format!("cannot parse the server's description of {self}"), error)),
         }
     }
 
     fn silent(&self, what: &str, error: RequestError) -> Error {
-        broker(
+        Error::broker(
             format!(
                 "no answer when trying to {what} {self}: check that the login may publish to \
                  {}.CONSUMER.*.{}.{} and below it, and subscribe to _INBOX.>",
-                self.api, self.stream, self.name
+                self.connection.api, self.stream, self.name
             ),
             error,
         )

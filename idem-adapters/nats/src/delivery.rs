@@ -13,8 +13,6 @@ use uuid::Uuid;
 #[derive(Debug, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) sequence: u64,
-    /// The number of the delivery, which rises with each delivery of the consumer to any worker.
-    pub(crate) number: u64,
     delivered: u64,
     /// Nanoseconds since 1970, by the server's clock.
     published: u64,
@@ -25,9 +23,9 @@ impl Facts {
     pub(crate) fn parse(reply: &str) -> Option<Self> {
         let (_, numbers) = split(reply)?;
         let mut numbers = numbers.split('.').map_while(|number| number.parse().ok());
-        let [delivered, sequence, number, published] =
-            [numbers.next()?, numbers.next()?, numbers.next()?, numbers.next()?];
-        Some(Self { sequence, number, delivered, published })
+        // The third is the number of the delivery.
+        let [delivered, sequence, _, published] = [numbers.next()?, numbers.next()?, numbers.next()?, numbers.next()?];
+        Some(Self { sequence, delivered, published })
     }
 }
 
@@ -114,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_subject_of_an_ack_is_read_in_both_versions() {
-        let facts = Some(Facts { sequence: 7, number: 9, delivered: 2, published: 1_700_000_000_000_000_001 });
+        let facts = Some(Facts { sequence: 7, delivered: 2, published: 1_700_000_000_000_000_001 });
         for reply in [
             "$JS.ACK.ORDERS.billing.2.7.9.1700000000000000001.0",
             "$JS.ACK._.hash.ORDERS.billing.2.7.9.1700000000000000001.0",

@@ -6,12 +6,7 @@ use async_nats::ConnectErrorKind;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::rustls;
-use idem_core::{BoxError, Error};
-
-/// Returns the error of a broker that cannot be used because of `source`.
-pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
-    Error::broker(what, source)
-}
+use idem_core::Error;
 
 /// Returns the error of a connection that could not be made.
 pub(crate) fn connecting(address: impl Display, error: async_nats::ConnectError) -> Error {
@@ -27,7 +22,7 @@ pub(crate) fn connecting(address: impl Display, error: async_nats::ConnectError)
         ConnectErrorKind::Dns => "the host's name cannot be resolved: check it",
         _ => "check that the server runs and that its port can be reached from here",
     };
-    broker(format!("cannot connect to NATS at {address}: {cure}"), error)
+    Error::broker(format!("cannot connect to NATS at {address}: {cure}"), error)
 }
 
 const TLS: &str = "the server's certificate must be valid for this host name and come from a CA of this system: for a \
@@ -56,9 +51,9 @@ pub(crate) fn stream(
         ) {
             return Error::Config(format!("{address} has no JetStream for this account: {ENABLE}"));
         }
-        return broker(format!("cannot read the settings of stream `{name}` on {address}"), error);
+        return Error::broker(format!("cannot read the settings of stream `{name}` on {address}"), error);
     }
-    broker(
+    Error::broker(
         format!(
             "no answer about stream `{name}` from {address}: {ENABLE}, and check that the login may publish to \
              {api}.STREAM.INFO.{name} and subscribe to _INBOX.>{}",

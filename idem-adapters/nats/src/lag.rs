@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use idem_core::{BoxError, Lag};
+use idem_core::Lag;
 
-use crate::connection::{Connection, Lost};
+use crate::connection::Lost;
 use crate::link::Link;
 
 /// Returns the handle for a consumer's lag. It always uses the current connection of the source.
@@ -14,17 +14,12 @@ pub(crate) fn lag(link: &Link, stream: &Arc<str>, consumer: &str) -> Lag {
         let (connection, stream, consumer) = (link.now(), Arc::clone(&stream), Arc::clone(&consumer));
         async move {
             let connection = connection.ok_or(Lost)?;
-            let pending = tokio::select! {
+            let info = tokio::select! {
                 biased;
-                pending = pending(&connection, &stream, &consumer) => pending?,
+                info = connection.consumer(&stream, &consumer) => info?,
                 () = connection.lost.cancelled() => return Err(Lost.into()),
             };
-            Ok(vec![(stream, pending)])
+            Ok(vec![(stream, info.num_pending)])
         }
     })
-}
-
-async fn pending(connection: &Connection, stream: &str, consumer: &str) -> Result<u64, BoxError> {
-    let stream = connection.jetstream().get_stream_no_info(stream).await?;
-    Ok(stream.consumer_info(consumer).await?.num_pending)
 }

@@ -60,9 +60,8 @@ impl Lease {
     /// Extends the lease after the server confirmed a request that was sent at `at`: the lease began again then or
     /// later. An ended lease stays ended, because the confirmation may apply to the next attempt.
     pub(crate) fn extended(&self, at: Instant) {
-        let live = self.is_live();
-        let mut state = self.state();
-        if live {
+        if self.is_live() {
+            let mut state = self.state();
             state.since = state.since.max(at);
         }
     }

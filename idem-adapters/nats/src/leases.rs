@@ -1,7 +1,7 @@
 //! The unsettled deliveries of a source.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl Leases {
     }
 
     /// Returns whether the delivery is unsettled.
-    pub(crate) fn has(&self, lease: &Arc<Lease>) -> bool {
+    fn has(&self, lease: &Arc<Lease>) -> bool {
         self.held().get(&lease.sequence).is_some_and(|found| Arc::ptr_eq(found, lease))
     }
 
@@ -105,14 +105,39 @@ impl Leases {
     }
 }
 
+/// The leases of unreadable messages. Nothing is pulled until they are settled, because a pull that brings one of them
+/// again ends the connection.
+#[derive(Default)]
+pub(crate) struct First {
+    leases: Vec<Arc<Lease>>,
+    /// How many are unsettled. Shared with the source, which has room for nothing else meanwhile.
+    left: Arc<AtomicUsize>,
+}
+
+impl First {
+    pub(crate) fn new(leases: Vec<Arc<Lease>>) -> Self {
+        Self { left: Arc::new(AtomicUsize::new(leases.len())), leases }
+    }
+
+    /// The number of unsettled ones, which follows [`are_settled`](Self::are_settled).
+    pub(crate) fn count(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.left)
+    }
+
+    /// Returns whether none is unsettled any more.
+    pub(crate) fn are_settled(&mut self, leases: &Leases) -> bool {
+        self.leases.retain(|lease| leases.has(lease));
+        self.left.store(self.leases.len(), Ordering::Relaxed);
+        self.leases.is_empty()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
     use std::sync::mpsc::channel;
     use std::thread;
-
     use tokio::time::{Instant, advance};
-
-    use super::*;
 
     const WAIT: Duration = Duration::from_secs(30);
 

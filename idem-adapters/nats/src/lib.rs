@@ -48,8 +48,7 @@
 //! | `inactive_threshold` | none | the server would delete the consumer, and a new one would start over |
 //! | filter | that of [`Stream::filter_subject`] | another filter silently leaves out messages |
 //!
-//! A consumer that idem creates begins at [`Stream::start`], by default with the oldest message. If the database has
-//! claims of the worker, a stream that is younger than five seconds is not read yet: see Settling.
+//! A consumer that idem creates begins at [`Stream::start`], by default with the oldest message.
 //!
 //! The login must be allowed to publish to `$JS.API.STREAM.INFO.ORDERS`, `$JS.API.CONSUMER.INFO.ORDERS.billing`,
 //! `$JS.API.CONSUMER.CREATE.ORDERS.billing` (with a filter, also below it), `$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing`
@@ -72,11 +71,10 @@
 //! others. A confirmed ack therefore means only that the consumer has received it; a server that is killed right
 //! afterwards may forget it. The message is then redelivered, and the claim detects the duplicate.
 //!
-//! Nor does the server distinguish a recreated stream, whose messages are numbered from 1 again. An ack is therefore sent
-//! only if the consumer was seen to be the same within the last second (three, if the server answers slowly): while
-//! there are acks, one of them in each second waits for a request for the consumer's info. What an old ack of that time
-//! could settle is not delivered yet, because workers that have run before read a stream only five seconds after its
-//! creation.
+//! Nor does the server distinguish a recreated stream, whose messages are numbered from 1 again. A worker compares its
+//! consumer every five seconds, and then sends no ack of a delivery from before. A worker that has run before reads a new
+//! stream only from its twelfth second on, so that an ack that is sent until then settles nothing that was delivered.
+//! Nevertheless, delete and recreate a stream only while no worker runs.
 //!
 //! # Ordering
 //!
@@ -100,7 +98,7 @@
 //!   After a worker's second loss within ten minutes, or within 20 ack waits if that is longer, idem searches the
 //!   unsettled messages for them and makes them dead letters (`unrepresentable`, with the raw headers in
 //!   `idem-nats-headers`). This requires `$JS.API.STREAM.MSG.GET.ORDERS` and, in another domain, an earlier message that could be read;
-//!   otherwise the message must be deleted from the stream by hand, and the error says so.
+//!   otherwise somebody must delete the message from the stream, and the error says so.
 //! * A server of version 2.9 may redeliver a message without counting it if the process that had it was killed: it is
 //!   then not marked as redelivered.
 //! * The server's `max_payload` limits the payload, to 1 MiB by default.
@@ -115,12 +113,8 @@ mod consumer;
 mod credentials;
 mod delivery;
 mod denied;
-mod difference;
 mod error;
-mod first;
 mod gather;
-mod identity;
-mod keeper;
 mod lag;
 mod lease;
 mod leases;
@@ -129,16 +123,13 @@ mod link;
 mod message;
 mod name;
 mod options;
-mod publishing;
 mod pull;
-mod search;
 mod server;
 mod settings;
 mod sink;
 mod source;
 mod stream;
 mod streams;
-mod subscription;
 mod tls;
 mod unreadable;
 

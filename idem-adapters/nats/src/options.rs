@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use idem_core::{BoxError, Error};
+use idem_core::{BoxError, Callback, Error};
 
-use crate::address::{Address, Login};
+use crate::address::Address;
 use crate::config::{Config, Secret};
-use crate::credentials::{Credentials, Getter, user};
+use crate::credentials::{Credentials, Kind, user};
 use crate::name::unfit;
 use crate::tls;
 
@@ -46,7 +46,7 @@ impl Options {
 
     /// Logs in with the nkey of this seed, which begins with `SU`.
     pub fn nkey(mut self, seed: impl Into<String>) -> Self {
-        self.login = Some(Secret::Seed(seed.into()));
+        self.login = Some(Secret::Given(Credentials::nkey(seed)));
         self
     }
 
@@ -68,7 +68,7 @@ impl Options {
         F: Fn() -> A + Send + Sync + 'static,
         A: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
     {
-        self.login = Some(Secret::Got(Getter::new(get)));
+        self.login = Some(Secret::Got(Callback::new(get)));
         self
     }
 
@@ -111,17 +111,15 @@ impl Options {
             ));
         }
         let login = match (self.login, login) {
-            (None, Login::None) => None,
-            (None, Login::Token(token)) => Some(Secret::Token(token)),
-            (None, Login::Password(user, word)) => Some(Secret::Password(user, word)),
-            (Some(login), Login::None) => Some(login),
-            (Some(_), _) => {
+            (login, None) => login,
+            (None, Some(credentials)) => Some(Secret::Given(credentials)),
+            (Some(_), Some(_)) => {
                 return Err(Error::Config(
                     "the URL has a login, and another one was given beside it: leave one of them out".to_owned(),
                 ));
             }
         };
-        if let Some(Secret::Seed(seed)) = &login {
+        if let Some(Secret::Given(Credentials(Kind::Nkey(seed)))) = &login {
             user(seed)?;
         }
         if let Some(prefix) = &self.inbox_prefix
@@ -156,10 +154,7 @@ impl Options {
 /// Shows neither the URL nor the login.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("inbox_prefix", &self.inbox_prefix)
-            .field("domain", &self.domain)
-            .finish_non_exhaustive()
+        f.debug_struct("Options").field("domain", &self.domain).finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use async_nats::{Client, Message, Subscriber};
+use async_nats::{Message, StatusCode, Subscriber};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use idem_core::{BoxError, Delivery};
@@ -15,16 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::acker::NatsAcker;
 use crate::connection::{Connection, Lost};
+use crate::consumer::Made;
 use crate::delivery::{Facts, common, delivery};
-use crate::first::First;
 use crate::gather::Gather;
-use crate::identity::Identity;
 use crate::lease::Lease;
-use crate::leases::Leases;
+use crate::leases::{First, Leases};
 use crate::link::Link;
 use crate::settings::nanos;
-
-mod status;
 
 /// A delivery or, as the last item, the reason why no more arrive.
 pub(crate) type Arrival = Result<(Delivery, NatsAcker), BoxError>;
@@ -35,7 +32,8 @@ const EXPIRES: Duration = Duration::from_secs(30);
 /// The interval of the server's heartbeats while a pull waits.
 const HEARTBEAT: Duration = Duration::from_secs(2);
 
-/// The silence after which a pull counts as lost: two missed heartbeats, and a margin for a busy machine.
+/// The silence after which a pull counts as lost: two missed heartbeats, and a margin for a busy machine. The consumer is
+/// compared as often.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// How long the source pauses after the server rejected a pull.
@@ -51,9 +49,7 @@ pub(crate) struct Pull {
     pub(crate) leases: Arc<Leases>,
     pub(crate) stream: Arc<str>,
     pub(crate) consumer: String,
-    pub(crate) identity: Arc<Identity>,
-    /// The number of the consumer's last delivery to any worker.
-    pub(crate) delivered: u64,
+    pub(crate) made: Made,
     /// How long to wait before the first pull.
     pub(crate) rest: Duration,
     /// The part that the subjects of all acks have in common, once it is known.
@@ -78,11 +74,11 @@ struct Puller {
     /// How many messages the current pull may still bring.
     asked: usize,
     heard: Instant,
+    /// When the last request was sent whose answer showed the consumer.
+    compared: Instant,
     /// No pull is sent before this time.
     paused: Instant,
     gather: Gather,
-    /// Whether a delivery was a sign of another consumer.
-    doubtful: bool,
     /// When the subscription began, until the first message or status arrives.
     began: Option<Instant>,
     /// How many pulls in a row had no responder.
@@ -105,9 +101,9 @@ impl Pull {
             number: 0,
             asked: 0,
             heard: now,
+            compared: now,
             paused: now + self.rest,
             gather: Gather::default(),
-            doubtful: false,
             pull: self,
             began: Some(now),
             unanswered: 0,
@@ -125,10 +121,6 @@ impl Pull {
         let (leases, link) = (Arc::clone(&self.leases), self.link.clone());
         NatsAcker { lease, leases, link, confirmed: self.confirmed }
     }
-
-    fn client(&self) -> &Client {
-        &self.connection.client
-    }
 }
 
 impl Puller {
@@ -140,12 +132,13 @@ impl Puller {
             if !stop.is_cancelled() && !self.take_ready(arrivals)? {
                 return Err(Lost.into());
             }
-            if std::mem::take(&mut self.doubtful) {
-                self.confirm().await?;
+            if !stop.is_cancelled() && self.compared.elapsed() >= SILENCE {
+                self.compare().await?;
             }
             self.ask().await?;
             let silent = self.heard + SILENCE;
-            let look = if self.asked > 0 { silent } else { silent.min(Instant::now() + PAUSE) };
+            let look = if self.asked > 0 { silent } else { Instant::now() + PAUSE };
+            let look = look.min(self.compared + SILENCE);
             let look = self.gather.due().map_or(look, |due| look.min(due));
             // It may end too early, but never too late: to move it for each message costs more than to look once more.
             if look < sleep.deadline() || sleep.is_elapsed() {
@@ -162,8 +155,9 @@ impl Puller {
                 }
                 () = leases.freed.notified() => {}
                 () = sleep.as_mut() => {
-                    if silent <= Instant::now() {
-                        self.check().await?;
+                    if self.asked > 0 && silent <= Instant::now() {
+                        let what = "the server sends no heartbeats: the consumer was deleted, or the connection is dead";
+                        return Err(what.into());
                     }
                 }
             }
@@ -181,25 +175,21 @@ impl Puller {
         }
     }
 
-    /// Checks the consumer after a silence. Without a waiting pull there are no heartbeats, and nothing reports the end
-    /// of the consumer or of the connection, so the server is asked.
-    async fn check(&mut self) -> Result<(), BoxError> {
-        if self.asked > 0 {
-            return Err("the server sends no heartbeats: the consumer was deleted, or the connection is dead".into());
+    /// Asks the server whether the consumer is still the same. Nothing reports its end while no pull waits, and the next
+    /// pull may reach another consumer of its name.
+    async fn compare(&mut self) -> Result<(), BoxError> {
+        let asked = Instant::now();
+        let Pull { connection, stream, consumer, made, .. } = &self.pull;
+        let info = tokio::select! {
+            biased;
+            info = timeout(SILENCE, connection.consumer(stream, consumer)) => info??,
+            () = connection.lost.cancelled() => return Err(self.lost()),
+        };
+        if !made.consumer_is(info.created.into()) {
+            return Err("the consumer was deleted and recreated".into());
         }
-        self.confirm().await?;
-        self.heard = Instant::now();
+        self.compared = asked;
         Ok(())
-    }
-
-    /// Asks the server whether the consumer is still the same.
-    async fn confirm(&mut self) -> Result<(), BoxError> {
-        let Pull { identity, connection, .. } = &self.pull;
-        identity.doubt();
-        match timeout(SILENCE, identity.confirm(connection)).await? {
-            Err(error) if error.is::<Lost>() => Err(self.lost()),
-            confirmed => confirmed,
-        }
     }
 
     /// Pulls as many messages as the source has room for, unless a pull already waits or more room is gathered.
@@ -226,7 +216,7 @@ impl Puller {
         let Pull { connection, stream, consumer, .. } = &self.pull;
         let subject = format!("{}.CONSUMER.MSG.NEXT.{stream}.{consumer}", connection.api);
         let reply = format!("{}.{}", self.inbox, self.number);
-        self.pull.client().publish_with_reply(subject, reply, request.to_string().into()).await?;
+        self.pull.connection.client.publish_with_reply(subject, reply, request.to_string().into()).await?;
         (self.asked, self.heard) = (room, Instant::now());
         Ok(())
     }
@@ -239,12 +229,6 @@ impl Puller {
             return self.status(&message);
         };
         (self.asked, self.unanswered) = (self.asked.saturating_sub(1), 0);
-        // A pull may have reached the consumer of a recreated stream.
-        if facts.number <= self.pull.delivered {
-            self.pull.identity.doubt();
-            self.doubtful = true;
-        }
-        self.pull.delivered = facts.number;
         self.pull.acks.get_or_init(|| common(reply).unwrap_or_default().to_owned());
         let lease = self.pull.leases.add(reply.to_owned(), facts.sequence, self.pull.wait);
         let acker = self.pull.acker(lease);
@@ -268,9 +252,60 @@ impl Puller {
             // deliver them as if for the first time.
             let Pull { connection, stream, consumer, .. } = &self.pull;
             let info = format!("{}.CONSUMER.INFO.{stream}.{consumer}", connection.api);
-            let _ = self.pull.client().request(info, Bytes::new()).await;
+            let _ = connection.client.request(info, Bytes::new()).await;
         })
         .await;
         Ok(())
+    }
+
+    /// Handles the server's status of a pull.
+    fn status(&mut self, message: &Message) -> Result<(), BoxError> {
+        let ours = message.subject.rsplit('.').next().is_some_and(|token| token == self.number.to_string());
+        let text = message.description.as_deref().unwrap_or_default();
+        match message.status {
+            Some(StatusCode::IDLE_HEARTBEAT) => Ok(()),
+            _ if !ours => Ok(()),
+            // The pull has expired.
+            Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => {
+                (self.asked, self.unanswered) = (0, 0);
+                Ok(())
+            }
+            // This is normal for a moment while a cluster elects a leader.
+            Some(StatusCode::NO_RESPONDERS) if self.unanswered == 0 => {
+                self.unanswered += 1;
+                self.pause();
+                Ok(())
+            }
+            Some(StatusCode::NO_RESPONDERS) => {
+                Err("the server knows no such consumer: it was deleted, or JetStream is not ready".into())
+            }
+            // Other workers use all that the consumer allows.
+            Some(_) if text.contains("MaxAckPending") || text.contains("MaxWaiting") => {
+                tracing::debug!(consumer = self.pull.consumer, text, "the consumer allows no pull now");
+                self.pause();
+                Ok(())
+            }
+            Some(status) => Err(format!("the server ended the pull: {status} {text}").into()),
+            None => {
+                Err("received a message that is not from JetStream: the account may import it under other subjects"
+                    .into())
+            }
+        }
+    }
+
+    /// Returns the error of a lost connection. async-nats silently closes the connection at headers that it cannot
+    /// read, and does so again at the next attempt.
+    fn lost(&self) -> BoxError {
+        if self.began.is_some_and(|began| began.elapsed() < SILENCE) {
+            let what = "the connection to NATS was lost as soon as it was asked for messages: if that goes on, look for a \
+                        message with headers that are not UTF-8 (nats stream view), which async-nats cannot read, and \
+                        take it out of the stream by hand (nats stream rmm)";
+            return what.into();
+        }
+        Lost.into()
+    }
+
+    fn pause(&mut self) {
+        (self.asked, self.paused) = (0, Instant::now() + PAUSE);
     }
 }

@@ -103,10 +103,10 @@ impl Nats {
     /// A message costs one request and its answer; any number may be under way on the one connection. Publishing is cancel
     /// safe: a call that is dropped was published or not, and neither fails nor confirms another.
     ///
-    /// When the relay starts, some stream must have subjects with the prefix. The login must be allowed to publish to the
-    /// subjects and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`]; `$JS.API.STREAM.NAMES` is for the
-    /// check, and to tell a stream without a leader from a subject that no stream has: without it, messages are charged
-    /// during an election. `$JS.API.STREAM.LIST` is for the warnings.
+    /// When the relay starts, some stream must have subjects with the prefix. The login must be allowed to publish to
+    /// the subjects and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`]; `$JS.API.STREAM.NAMES` is for
+    /// the check, and to distinguish a stream without a leader from a subject that no stream has: without it, attempts
+    /// count during an election. `$JS.API.STREAM.LIST` is for the warnings.
     ///
     /// ```no_run
     /// # fn jetstream(nats: idem_nats::Nats) {
@@ -151,7 +151,7 @@ mod tests {
             assert!(!shown.contains("ntinel") && !shown.contains(&seed), "{shown}");
         }
         let token = Credentials::token("s3ntinel");
-        assert_eq!(format!("{token:?}"), "Credentials(token)");
+        assert_eq!(format!("{token:?}"), "Credentials { .. }");
         let got = Nats::options("nats://h").credentials(async || Ok(Credentials::password("u", "s3ntinel")));
         for options in [Nats::options("nats://u:s3ntinel@h"), Nats::options("nats://h").nkey(&seed), got] {
             let config = Arc::new(options.config().unwrap());

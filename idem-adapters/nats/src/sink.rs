@@ -10,13 +10,12 @@ use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::response::Response;
 use async_nats::{Message, Request};
-use idem_core::{Error, Sink, SinkError, StagedMessage};
+use idem_core::{Error, Sink, SinkConnection, SinkError, StagedMessage};
 use tokio::time::sleep;
 
 use crate::config::Config;
 use crate::connection::{Connection, Lost};
 use crate::message::{check_subject, headers, size};
-use crate::publishing::Publishing;
 use crate::streams::{self, Found};
 
 /// How long a message may have no answer before the sink looks for its stream. A relay stops to wait later.
@@ -31,14 +30,14 @@ pub struct JetStream {
     config: Arc<Config>,
     prefix: String,
     cloud_events: Option<String>,
-    publishing: Publishing,
+    publishing: SinkConnection<Connection>,
     /// `max_payload` of the server; 0 before it is known.
     limit: AtomicUsize,
 }
 
 impl JetStream {
     pub(crate) fn new(config: Arc<Config>, prefix: String) -> Self {
-        let (publishing, limit) = (Publishing::default(), AtomicUsize::new(0));
+        let (publishing, limit) = (SinkConnection::new(Connection::is_live), AtomicUsize::new(0));
         Self { config, prefix, cloud_events: None, publishing, limit }
     }
 
@@ -50,6 +49,11 @@ impl JetStream {
     pub fn cloud_events(mut self, source: impl Into<String>) -> Self {
         self.cloud_events = Some(source.into());
         self
+    }
+
+    fn connect(&self) -> impl Future<Output = Result<Connection, Error>> + Send + use<> {
+        let config = Arc::clone(&self.config);
+        async move { Connection::open(&config, "sink").await }
     }
 
     /// Checks that some stream takes subjects with the prefix. A login that may not ask is trusted.
@@ -142,10 +146,7 @@ impl Sink for JetStream {
         if self.cloud_events.as_deref() == Some("") {
             return Err(SinkError::message("the source given to .cloud_events(..) is empty: CloudEvents need one"));
         }
-        let connection = self.publishing.open(&self.config).await.map_err(|error| match error {
-            Error::Config(_) => SinkError::message(error),
-            _ => SinkError::broker(error),
-        })?;
+        let connection = self.publishing.open(|_| self.connect()).await?;
         self.limit.store(connection.client.server_info().max_payload, SeqCst);
         self.check_streams(&connection).await
     }
@@ -154,7 +155,7 @@ impl Sink for JetStream {
         let subject = format!("{}{}", self.prefix, message.to());
         check_subject(&subject)?;
         let headers = headers(message, &subject, self.cloud_events.as_deref())?;
-        let connection = self.publishing.get(&self.config).await?;
+        let connection = self.publishing.get(|_| self.connect()).await?;
         let limit = connection.client.server_info().max_payload;
         self.limit.store(limit, SeqCst);
         let (payload, beside) = (message.payload().len(), size(&headers));
@@ -186,17 +187,16 @@ impl Sink for JetStream {
         }
     }
 
+    /// Calls that wait for an answer end with an error.
     async fn close(&self) {
-        self.publishing.close().await;
+        if let Some(connection) = self.publishing.take().await {
+            connection.lost.cancel();
+        }
     }
 }
 
 impl fmt::Debug for JetStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JetStream")
-            .field("prefix", &self.prefix)
-            .field("config", &self.config)
-            .field("cloud_events", &self.cloud_events)
-            .finish_non_exhaustive()
+        f.debug_struct("JetStream").field("prefix", &self.prefix).field("config", &self.config).finish_non_exhaustive()
     }
 }

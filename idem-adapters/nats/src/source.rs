@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_nats::jetstream::consumer::Info;
 use async_nats::jetstream::stream;
@@ -11,22 +11,19 @@ use idem_core::{
     BackgroundTasks, BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions,
 };
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::acker::{NatsAcker, release};
+use crate::acker::{NatsAcker, keep, release};
 use crate::connection::Connection;
-use crate::consumer::Place;
+use crate::consumer::{Made, Place};
 use crate::error;
-use crate::first::First;
-use crate::identity::{Identity, rest};
-use crate::keeper::keep;
 use crate::lag::lag;
+use crate::leases::First;
 use crate::limits;
 use crate::pull::Pull;
 use crate::settings::max_unsettled;
-use crate::stream::Stream;
-use crate::subscription::{Made, Subscription};
+use crate::stream::{Stream, Subscription};
 
 /// The longest time for which an unresponsive broker can delay a shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -38,10 +35,11 @@ impl Stream {
         consumer: String,
         connection: Connection,
     ) -> Result<(), BoxError> {
-        let asked = Instant::now();
         self.info(&connection).await?;
         let since = self.made.map(|made| made.consumer);
-        let info = self.ensure(&connection, &consumer, options, since).await?;
+        let place =
+            Place { connection: &connection, address: &self.config.address, stream: &self.name, name: &consumer };
+        let info = place.ensure(&self.wishes, options, since).await?;
         // Read behind the consumer: if the stream was recreated in the meantime, nothing of before may be settled.
         let stream = self.info(&connection).await?;
 
@@ -50,8 +48,7 @@ impl Stream {
         self.warn_of_little_room(&info, options, &consumer);
         let deletes = limits::warn(&stream.config);
         self.report_missing(&stream, &info);
-        let identity = Arc::new(Identity::new(Arc::clone(&self.name), consumer.clone(), made.consumer, asked));
-        self.link.set(Some((connection.clone(), Arc::clone(&identity))));
+        self.link.set(Some(connection.clone()));
         self.give_back(false).await;
         self.keeper.shutdown().await;
         self.keeper.spawn(keep(self.link.clone(), Arc::clone(&self.leases), info.config.ack_wait));
@@ -64,9 +61,8 @@ impl Stream {
             leases: Arc::clone(&self.leases),
             stream: Arc::clone(&self.name),
             consumer: consumer.clone(),
-            identity,
-            delivered: info.delivered.consumer_sequence,
-            rest: if options.has_history || since.is_some() { rest(made.stream) } else { Duration::ZERO },
+            made,
+            rest: if options.has_history || since.is_some() { made.rest() } else { Duration::ZERO },
             acks: Arc::clone(&self.acks),
             wait: info.config.ack_wait,
             ordering_key: (options.order == DeliveryOrder::Queue).then_some(0),
@@ -86,28 +82,9 @@ impl Stream {
         puller.spawn(pull.start(sender, stop.clone()).await?);
         self.subscription =
             Some(Subscription { arrivals, stop, puller, consumer, wait, deletes, first, room, live: true });
-        self.replay_window = window(stream.config.max_age);
+        let max_age = stream.config.max_age;
+        self.replay_window = if max_age.is_zero() { ReplayWindow::Unlimited } else { ReplayWindow::Within(max_age) };
         Ok(())
-    }
-
-    /// Creates the consumer, or checks the existing one.
-    async fn ensure(
-        &self,
-        connection: &Connection,
-        consumer: &str,
-        options: &SubscribeOptions,
-        since: Option<SystemTime>,
-    ) -> Result<Info, Error> {
-        let jetstream = connection.jetstream();
-        let place = Place {
-            client: &connection.client,
-            api: &connection.api,
-            jetstream: &jetstream,
-            address: &self.config.address,
-            stream: &self.name,
-            name: consumer,
-        };
-        place.ensure(&self.wishes, options, since).await
     }
 
     /// Returns the information on the stream, or an error that names it.
@@ -182,11 +159,6 @@ impl Stream {
     }
 }
 
-/// Returns the replay window of a stream with this `max_age`.
-fn window(max_age: Duration) -> ReplayWindow {
-    if max_age.is_zero() { ReplayWindow::Unlimited } else { ReplayWindow::Within(max_age) }
-}
-
 impl Source for Stream {
     type Acker = NatsAcker;
 
@@ -228,10 +200,8 @@ impl Source for Stream {
     /// Otherwise it would keep extending the leases, and other workers could not receive the messages. `None` for a stream
     /// whose limits delete messages that were never handled: there a message is safe only with a worker that holds it.
     fn unsettled_limit(&self) -> Option<Duration> {
-        self.subscription
-            .as_ref()
-            .filter(|subscription| !subscription.deletes)
-            .map(|subscription| subscription.wait * 4)
+        let subscription = self.subscription.as_ref()?;
+        (!subscription.deletes).then_some(subscription.wait * 4)
     }
 
     /// Unreadable messages are settled before anything else is pulled: each of them may be the last one that is left.

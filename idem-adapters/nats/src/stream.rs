@@ -1,19 +1,22 @@
 //! One stream, and the options of its consumer.
 
 use std::fmt;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use idem_core::{BackgroundTasks, BoxError, DeliveryOrder, Error, ReplayWindow, SubscribeOptions};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::error::broker;
+use crate::consumer::Made;
 use crate::leases::Leases;
 use crate::link::Link;
 use crate::name::unfit;
+use crate::pull::Arrival;
 use crate::settings::{SHORTEST, Start, Wishes};
-use crate::subscription::{Made, Subscription};
 
 /// A stream of a NATS server, returned by [`Nats::stream`](crate::Nats::stream), and the durable pull consumer that
 /// reads it.
@@ -143,17 +146,12 @@ impl Stream {
     }
 
     pub(crate) fn ended(&self, source: impl Into<BoxError>) -> BoxError {
-        broker(format!("the subscription to {} has ended", self.place()), source).into()
+        Error::broker(format!("the subscription to {} has ended", self.place()), source).into()
     }
 
     /// Returns the name of the consumer, or an error if an option cannot be satisfied.
     pub(crate) fn check(&self, options: &SubscribeOptions) -> Result<String, Error> {
         let refused = |text: String| Err(Error::Config(text));
-        if options.max_unsettled == 0 {
-            return refused(
-                "`max_unsettled` is 0, so the worker would receive nothing: set it to at least 1".to_owned(),
-            );
-        }
         if matches!(options.order, DeliveryOrder::Partition | DeliveryOrder::Key) {
             return refused(format!(
                 "JetStream has neither partitions nor keys, so it cannot keep DeliveryOrder::{:?}: use DeliveryOrder::Queue, \
@@ -178,12 +176,24 @@ impl Stream {
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream")
-            .field("name", &self.name)
-            .field("durable", &self.durable)
-            .field("config", &self.config)
-            .field("wishes", &self.wishes)
-            .field("open", &self.subscription.as_ref().is_some_and(|subscription| subscription.live))
-            .finish_non_exhaustive()
+        f.debug_struct("Stream").field("name", &self.name).field("config", &self.config).finish_non_exhaustive()
     }
+}
+
+/// The state of one subscription, created by `subscribe`.
+pub(crate) struct Subscription {
+    pub(crate) arrivals: UnboundedReceiver<Arrival>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) puller: BackgroundTasks,
+    pub(crate) consumer: String,
+    /// The ack wait of its deliveries.
+    pub(crate) wait: Duration,
+    /// Whether limits of the stream delete messages that were never handled.
+    pub(crate) deletes: bool,
+    /// How many of the unreadable messages that it began with are unsettled.
+    pub(crate) first: Arc<AtomicUsize>,
+    /// How many deliveries may be unsettled, if the consumer's limit is why these are fewer than the worker asked for.
+    pub(crate) room: Option<usize>,
+    /// Whether more deliveries may arrive.
+    pub(crate) live: bool,
 }

@@ -2,7 +2,7 @@
 //!
 //! Such a message is redelivered when its lease expires, and ends the next connection. After a second loss in a short
 //! time, the unsettled messages are therefore fetched by their numbers, which the server returns as JSON, and the
-//! unreadable ones are delivered as unfit. Nothing else is pulled until they are settled.
+//! unreadable ones are delivered as undeliverable. Nothing else is pulled until they are settled.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,10 +17,77 @@ use futures_util::StreamExt;
 use futures_util::stream::iter;
 use idem_core::{BoxError, Delivery};
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::{Instant, timeout};
 
 use crate::connection::Connection;
-use crate::pull::Pull;
+use crate::leases::First;
+use crate::pull::{Arrival, Pull};
+use crate::stream::Stream;
+
+/// Two losses of one worker within this time, or within [`WAITS`] ack waits if that is longer, start a search. An
+/// unreadable message ends a connection once in each ack wait, but the next one may be that of another worker. A search
+/// without a reason only delays the subscription.
+const AGAIN: Duration = Duration::from_secs(600);
+
+/// With this many workers, one of them is nearly always hit twice in as many ack waits.
+const WAITS: u32 = 20;
+
+impl Stream {
+    /// Records the end of a subscription, and returns its error. An unreadable message is redelivered when its lease
+    /// expires, and a connection is then lost again.
+    pub(crate) fn ended_by(&mut self, end: BoxError) -> BoxError {
+        let now = Instant::now();
+        let wait = self.subscription.as_ref().map_or(Duration::ZERO, |subscription| subscription.wait);
+        self.suspicious = self.lost.replace(now).is_some_and(|before| is_again(now.duration_since(before), wait));
+        self.ended(end)
+    }
+
+    /// Hands on the messages that async-nats cannot read, and returns their leases.
+    pub(crate) async fn unreadable(&mut self, pull: &Pull, arrivals: &UnboundedSender<Arrival>) -> First {
+        let acks = match self.acks.get() {
+            Some(acks) => acks.clone(),
+            None if &*pull.connection.api == "$JS.API" => format!("$JS.ACK.{}.{}", pull.stream, pull.consumer),
+            None => {
+                tracing::warn!(
+                    stream = %self.name,
+                    "cannot search for unreadable messages: the ack subject of another domain is unknown until a readable \
+                     message arrives"
+                );
+                return First::default();
+            }
+        };
+        let found = match find(pull, &acks, &mut self.searched).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(
+                    stream = %self.name,
+                    error,
+                    "the search for unreadable messages failed; the next one continues it"
+                );
+                return First::default();
+            }
+        };
+        let mut leases = Vec::new();
+        for Unreadable { sequence, reply, delivery } in found {
+            tracing::error!(
+                stream = %self.name,
+                sequence,
+                why = delivery.unrepresentable(),
+                "async-nats closes the connection at a message that it cannot parse; the message becomes a dead letter"
+            );
+            let lease = self.leases.add(reply, sequence, pull.wait);
+            leases.push(Arc::clone(&lease));
+            let _ = arrivals.send(Ok((delivery.with_ordering_key(pull.ordering_key), pull.acker(lease))));
+        }
+        First::new(leases)
+    }
+}
+
+/// Returns whether a loss this long after the previous one may have the same unreadable message as its cause.
+fn is_again(apart: Duration, wait: Duration) -> bool {
+    apart < AGAIN.max(wait.saturating_mul(WAITS))
+}
 
 /// How many messages one search reads at most.
 const MOST: usize = 10_000;
@@ -39,17 +106,17 @@ const MEMORY: usize = 16 << 20;
 const RAW: &str = "idem-nats-headers";
 
 /// An unreadable message, and the subject on which it is settled.
-pub(crate) struct Unreadable {
-    pub(crate) sequence: u64,
-    pub(crate) reply: String,
-    pub(crate) delivery: Delivery,
+struct Unreadable {
+    sequence: u64,
+    reply: String,
+    delivery: Delivery,
 }
 
 /// Returns the unreadable messages among the unsettled ones of a consumer, no more than the worker has room for. `acks` is
 /// the part that the subjects of its acks have in common. `place` is where the last search stopped. A message that stays
 /// unsettled can have any number of settled ones behind it, so a search may not reach the end; the next one then continues
 /// there.
-pub(crate) async fn find(pull: &Pull, acks: &str, place: &mut u64) -> Result<Vec<Unreadable>, BoxError> {
+async fn find(pull: &Pull, acks: &str, place: &mut u64) -> Result<Vec<Unreadable>, BoxError> {
     let mut found = Vec::new();
     let looked = timeout(PATIENCE, look(pull, acks, place, &mut found)).await;
     match looked.unwrap_or_else(|elapsed| Err(elapsed.into())) {
@@ -60,7 +127,7 @@ pub(crate) async fn find(pull: &Pull, acks: &str, place: &mut u64) -> Result<Vec
 
 async fn look(pull: &Pull, acks: &str, place: &mut u64, found: &mut Vec<Unreadable>) -> Result<(), BoxError> {
     let Pull { connection, stream, consumer, max_unsettled, .. } = pull;
-    let info = connection.jetstream().get_stream_no_info(&**stream).await?.consumer_info(consumer).await?;
+    let info = connection.consumer(stream, consumer).await?;
     let (floor, delivered) = (info.ack_floor.stream_sequence, info.delivered.stream_sequence);
     let filters =
         || info.config.filter_subjects.iter().chain([&info.config.filter_subject]).filter(|of| !of.is_empty());
@@ -177,6 +244,14 @@ fn odd_line<'a>(lines: impl Iterator<Item = &'a str>) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of twenty workers, each is hit once in twenty ack waits on average.
+    #[test]
+    fn a_worker_among_many_is_hit_again_by_the_same_message_after_many_ack_waits() {
+        let (wait, long) = (Duration::from_secs(30), Duration::from_secs(120));
+        assert!(is_again(wait, wait) && is_again(wait * 19, wait) && !is_again(wait * 20, wait));
+        assert!(is_again(long * 19, long) && !is_again(long * 20, long));
+    }
 
     #[test]
     fn a_search_continues_where_the_last_one_stopped_and_starts_over_at_the_end() {

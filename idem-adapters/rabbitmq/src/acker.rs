@@ -6,7 +6,7 @@ use std::sync::Arc;
 use idem_core::{Acker, BoxError, Settled};
 
 use crate::acks::Acks;
-use crate::bare::BareAcker;
+use crate::bare::{self, Kept};
 
 /// Settles one delivery of a [`Queue`](crate::Queue), only on the channel that delivered it.
 ///
@@ -23,8 +23,11 @@ enum Channel {
         tag: u64,
         acker: lapin::Acker,
     },
-    /// A connection that parses what lapin cannot.
-    Bare(BareAcker),
+    /// A connection that has read what lapin cannot parse. All messages that it keeps share it.
+    Bare {
+        kept: Arc<Kept>,
+        tag: u64,
+    },
 }
 
 impl RabbitMqAcker {
@@ -32,11 +35,10 @@ impl RabbitMqAcker {
     pub(crate) fn new(acks: &Arc<Acks>, tag: u64, acker: lapin::Acker) -> Self {
         Self(Channel::Lapin { acks: Arc::clone(acks), tag, acker })
     }
-}
 
-impl From<BareAcker> for RabbitMqAcker {
-    fn from(acker: BareAcker) -> Self {
-        Self(Channel::Bare(acker))
+    /// Returns the acker of a message that lapin cannot parse, with this tag on its connection.
+    pub(crate) fn bare(kept: &Arc<Kept>, tag: u64) -> Self {
+        Self(Channel::Bare { kept: Arc::clone(kept), tag })
     }
 }
 
@@ -45,7 +47,7 @@ impl Acker for RabbitMqAcker {
     async fn ack(self) -> Result<Settled, BoxError> {
         match self.0 {
             Channel::Lapin { acks, tag, acker } => acks.ack(tag, acker).await,
-            Channel::Bare(acker) => acker.ack().await,
+            Channel::Bare { kept, tag } => bare::ack(kept, tag).await,
         }
     }
 
@@ -53,20 +55,21 @@ impl Acker for RabbitMqAcker {
     async fn release(self) -> Result<Settled, BoxError> {
         match self.0 {
             Channel::Lapin { acks, tag, acker } => acks.release(tag, &acker).await,
-            Channel::Bare(acker) => acker.release().await,
+            Channel::Bare { kept, tag } => bare::nack(kept, tag).await,
         }
     }
 
     fn is_live(&self) -> bool {
         match &self.0 {
             Channel::Lapin { acker, .. } => acker.usable(),
-            Channel::Bare(acker) => acker.is_live(),
+            // The server's end of it is not watched: no handler runs for such a message. If it is locked, it is in use.
+            Channel::Bare { kept, .. } => kept.try_lock().map_or(true, |bare| bare.is_some()),
         }
     }
 }
 
 impl fmt::Debug for RabbitMqAcker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RabbitMqAcker").field("live", &self.is_live()).finish()
+        f.debug_struct("RabbitMqAcker").field("live", &self.is_live()).finish_non_exhaustive()
     }
 }

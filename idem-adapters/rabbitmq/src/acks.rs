@@ -1,15 +1,19 @@
 //! The acks of one channel, of which one can settle many deliveries.
 
+use std::collections::BTreeSet;
 use std::iter;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use idem_core::{BackgroundTasks, BoxError, Settled};
+use lapin::ErrorKind;
+use lapin::options::{BasicAckOptions, BasicNackOptions};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use crate::error::UNANSWERED;
-use crate::sending;
-use crate::tags::Tags;
 
 /// The maximum number of acks in a round.
 const ROUND: usize = 65_536;
@@ -67,11 +71,11 @@ impl Acks {
     /// Releases a delivery. Until that is written, it is unsettled, so that no ack with `multiple` overtakes it: the
     /// delivery would be acked. A release without an answer leaves it unsettled.
     pub(crate) async fn release(&self, tag: u64, acker: &lapin::Acker) -> Result<Settled, BoxError> {
-        let released = sending::release(acker).await;
-        if matches!(released, Ok(Settled::Sent)) {
+        let released = settled(answered(nack(acker), || !acker.poisoned()).await?)?;
+        if released == Settled::Sent {
             lock(&self.tags).settle([tag]);
         }
-        released
+        Ok(released)
     }
 }
 
@@ -92,10 +96,12 @@ async fn send(mut requests: mpsc::UnboundedReceiver<Request>, tags: Arc<Mutex<Ta
     }
 }
 
-/// Acks these deliveries by one ack. If there are several, all others before the last one are settled.
+/// Acks these deliveries by one ack. If there are several, all others before the last one are settled: with `multiple`, the
+/// server acks all that it counts as unsettled before it on its channel.
 async fn ack(requests: Vec<Request>) {
-    let Some(last) = requests.last() else { return };
-    let sent = sending::ack(&last.acker, requests.len() > 1).await;
+    let Some(Request { acker, .. }) = requests.last() else { return };
+    let multiple = requests.len() > 1;
+    let sent = answered(acker.ack(BasicAckOptions { multiple }), || !acker.poisoned()).await.and_then(settled);
     let answer = sent.map_err(|error| Arc::<str>::from(error.to_string()));
     for request in requests {
         // The caller may have given up.
@@ -103,8 +109,85 @@ async fn ack(requests: Vec<Request>) {
     }
 }
 
+/// The deliveries of one channel that are unsettled, by their tags, which the server counts from 1 on.
+///
+/// An ack with `multiple` settles everything before it on its channel. It may therefore be sent only where every
+/// delivery before it has either been settled or is to be settled by this very ack.
+#[derive(Debug, Default)]
+struct Tags {
+    unsettled: BTreeSet<u64>,
+    /// The last tag that was delivered.
+    last: u64,
+}
+
+impl Tags {
+    /// Adds a delivery. Tags have no gaps: if one was never seen here, it counts as unsettled for as long as the
+    /// channel lasts.
+    fn deliver(&mut self, tag: u64) {
+        let next = self.last.saturating_add(1);
+        if tag > next {
+            self.unsettled.insert(next);
+        }
+        self.unsettled.insert(tag);
+        self.last = self.last.max(tag);
+    }
+
+    /// Marks deliveries as settled, or as about to be settled by the next ack. Returns the first one that is left: all
+    /// before it are settled.
+    fn settle(&mut self, tags: impl IntoIterator<Item = u64>) -> Option<u64> {
+        for tag in tags {
+            self.unsettled.remove(&tag);
+        }
+        self.unsettled.first().copied()
+    }
+}
+
+/// Uses `basic.nack`, not `basic.reject`: since RabbitMQ 4.3 the latter counts as a failed delivery.
+pub(crate) async fn nack(acker: &lapin::Acker) -> lapin::Result<bool> {
+    acker.nack(BasicNackOptions { multiple: false, requeue: true }).await
+}
+
+/// How often to check a connection that has not answered.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Returns the connection's answer, or an error if the connection has ended: lapin 4.12.3 never answers a command that
+/// is queued while its loop ends. `live` must not call `Acker::usable`, which is false once an ack is in progress.
+async fn answered<T>(answer: impl Future<Output = T>, live: impl Fn() -> bool) -> Result<T, BoxError> {
+    let mut answer = pin!(answer);
+    loop {
+        let was_live = live();
+        match timeout(LOOK, &mut answer).await {
+            Ok(answer) => return Ok(answer),
+            Err(_) if was_live => {}
+            Err(_) => return Err(UNANSWERED.into()),
+        }
+    }
+}
+
+fn settled(sent: lapin::Result<bool>) -> Result<Settled, BoxError> {
+    match sent {
+        Ok(true) => Ok(Settled::Sent),
+        Ok(false) => Ok(Settled::Stale),
+        // The channel was already closing when the command was processed: nothing was sent.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::InvalidChannel(_)
+                    | ErrorKind::InvalidChannelState(..)
+                    | ErrorKind::InvalidConnectionState(_)
+            ) =>
+        {
+            Ok(Settled::Stale)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
     use futures_util::FutureExt;
     use lapin::message::Delivery;
 
@@ -148,5 +231,47 @@ mod tests {
         drop(acks);
         tasks.ended().await;
         assert!(!ackers[0].usable());
+    }
+
+    fn tags(tags: impl IntoIterator<Item = u64>) -> Tags {
+        let mut delivered = Tags::default();
+        tags.into_iter().for_each(|tag| delivered.deliver(tag));
+        delivered
+    }
+
+    #[test]
+    fn the_first_that_is_left_is_the_lowest_whatever_was_settled_behind_it() {
+        let mut tags = tags(1..=5);
+        assert_eq!(tags.settle([3, 5]), Some(1));
+        assert_eq!(tags.settle([1]), Some(2));
+        assert_eq!(tags.settle([2]), Some(4));
+        assert_eq!(tags.settle([4]), None);
+        tags.deliver(6);
+        assert_eq!(tags.settle([]), Some(6));
+        assert_eq!(tags.settle([6]), None);
+    }
+
+    #[test]
+    fn a_delivery_that_was_never_seen_is_never_settled() {
+        let mut tags = tags([1, 2, 4]);
+        assert_eq!(tags.settle([1, 2, 4]), Some(3));
+        tags.deliver(5);
+        assert_eq!(tags.settle([5]), Some(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ack_that_a_lost_connection_never_answers_ends() {
+        assert!(answered(pending::<()>(), || false).await.is_err());
+        let live = AtomicBool::new(true);
+        let mut waiting = pin!(answered(pending::<()>(), || live.load(Relaxed)));
+        // A connection that the broker has blocked answers late.
+        assert!(timeout(Duration::from_secs(600), &mut waiting).await.is_err());
+        live.store(false, Relaxed);
+        assert!(waiting.await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_answer_counts_even_if_the_connection_ends_behind_it() {
+        assert_eq!(answered(ready(1), || false).await.unwrap(), 1);
     }
 }

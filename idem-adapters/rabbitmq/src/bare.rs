@@ -2,21 +2,15 @@
 
 mod ask;
 mod confirms;
-mod consumer;
 mod cursor;
-mod end;
 mod frames;
 mod login;
-mod message;
 mod outstanding;
 mod publisher;
-mod writes;
+mod reader;
 
-pub(crate) use consumer::{BareAcker, CHANNEL, Consumer};
-pub(crate) use cursor::Cursor;
-pub(crate) use end::End;
-pub(crate) use frames::{body, header, method};
+pub(crate) use frames::{CHANNEL, body, header, method};
 pub(crate) use login::Bare;
-pub(crate) use message::Message;
-pub(crate) use outstanding::Answer;
+pub(crate) use outstanding::{Answer, End};
 pub(crate) use publisher::{Encoded, Publisher};
+pub(crate) use reader::{Kept, Message, ack, end, nack};

@@ -25,9 +25,6 @@ pub(crate) struct Config {
 /// `AMQPUri` shows its password, so it is omitted.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("address", &format_args!("{}", self.address))
-            .field("consumer_timeout", &self.consumer_timeout)
-            .finish_non_exhaustive()
+        f.debug_struct("Config").field("address", &format_args!("{}", self.address)).finish_non_exhaustive()
     }
 }

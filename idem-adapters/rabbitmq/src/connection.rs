@@ -1,22 +1,22 @@
-//! One connection, opened within a time limit, verified if it uses TLS, and never recovered.
+//! One connection, opened within a time limit at one host after another, verified if it uses TLS, and never recovered.
 
-use std::net::{Shutdown, TcpStream};
+use std::io;
+use std::net::Shutdown;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
-use std::{io, mem};
 
 use futures_util::{Stream, StreamExt};
 use idem_core::{BackgroundTasks, Error};
 use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream};
-use lapin::uri::{AMQPScheme, AMQPUri};
+use lapin::uri::{AMQPScheme, AMQPUri, SASLMechanism};
 use lapin::{Connection, ConnectionProperties, Event};
+use socket2::SockRef;
 use tokio::time::timeout;
 
-use crate::attempts::{Attempt, Attempts};
 use crate::config::Config;
-use crate::credentials::{Credentials, Login};
-use crate::renewal::Renewal;
+use crate::credentials::{Credentials, Login, Renewal};
+use crate::error::{self, silent};
 
 /// The time limit from the first packet to the end of the login.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -34,59 +34,41 @@ pub(crate) struct Link {
     pub(crate) host: usize,
     /// The tasks end when the link is dropped.
     pub(crate) watch: BackgroundTasks,
-    _socket: Cut,
-}
-
-/// Shuts down the socket when dropped. Dropping lapin's connection is not enough: while a request is unanswered, such
-/// as an abandoned subscribe, lapin keeps the connection, and its consumer would hold messages forever.
-struct Cut(Socket);
-
-impl Drop for Cut {
-    fn drop(&mut self) {
-        self.0.cut();
-    }
+    _socket: Arc<Socket>,
 }
 
 impl Link {
     /// Connects and logs in. `purpose` is shown in the server's list of connections.
     pub(crate) async fn open(config: &Config, purpose: &str) -> Result<Self, Error> {
-        let mut attempts = Attempts::new(config).await?;
-        while let Some(Attempt { uri, host }) = attempts.next() {
-            match Self::to(config, uri, purpose).await {
-                Ok((connection, socket)) => {
-                    attempts.works(host);
-                    return Ok(Self::of(config, host, connection, socket, &attempts.credentials));
-                }
-                Err(error) => attempts.failed(host, error),
-            }
-        }
-        Err(attempts.error())
+        let connected = to_a_host(config, |uri| Self::to(config, uri, purpose)).await?;
+        let ((connection, socket), host, credentials) = connected;
+        Ok(Self::of(config, host, connection, socket, &credentials))
     }
 
-    async fn to(config: &Config, uri: AMQPUri, purpose: &str) -> lapin::Result<(Connection, Cut)> {
-        // lapin waits for the server's answer forever, on a separate thread. The timeout and the dropped `Cut` end
+    async fn to(config: &Config, uri: AMQPUri, purpose: &str) -> lapin::Result<(Connection, Arc<Socket>)> {
+        // lapin waits for the server's answer forever, on a separate thread. The timeout and the dropped socket end
         // both.
-        let socket = Cut(Socket::default());
-        match timeout(CONNECT, connect(config, uri, purpose, socket.0.clone())).await {
+        let socket = Arc::new(Socket::default());
+        match timeout(CONNECT, connect(config, uri, purpose, Arc::downgrade(&socket))).await {
             Ok(connection) => Ok((connection?, socket)),
-            Err(_) => Err(io::Error::other(format!("no answer within {} seconds", CONNECT.as_secs())).into()),
+            Err(_) => Err(silent(CONNECT).into()),
         }
     }
 
-    fn of(config: &Config, host: usize, connection: Connection, socket: Cut, now: &Credentials) -> Self {
+    fn of(config: &Config, host: usize, connection: Connection, socket: Arc<Socket>, now: &Credentials) -> Self {
         let mut watch = BackgroundTasks::default();
-        let (status, copy) = (connection.status().clone(), socket.0.clone());
-        // The server takes everything back when the last handle to the socket is closed, and this task owns one.
+        let (status, copy) = (connection.status().clone(), Arc::downgrade(&socket));
+        // The server takes everything back when the last handle to the socket is closed, and there is one beside lapin's.
         let failed = move || {
-            if !status.connected() {
-                copy.cut()
+            if let Some(socket) = copy.upgrade().filter(|_| !status.connected()) {
+                socket.cut();
             }
         };
         let address = config.address.of(&config.address.hosts[host]).to_string();
         watch.spawn(report(connection.events_listener(), address.clone(), failed));
         let connection = Arc::new(connection);
         if let (Login::Asked(callback), Some(valid_for)) = (&config.login, now.valid_for) {
-            let renewal = Renewal { callback: Arc::clone(callback), user: now.user.clone(), address };
+            let renewal = Renewal { callback: callback.clone(), user: now.user.clone(), address };
             watch.spawn(renewal.keep(Arc::downgrade(&connection), valid_for));
         }
         Self { connection, host, watch, _socket: socket }
@@ -98,7 +80,7 @@ impl Link {
     }
 }
 
-async fn connect(config: &Config, uri: AMQPUri, purpose: &str, socket: Socket) -> lapin::Result<Connection> {
+async fn connect(config: &Config, uri: AMQPUri, purpose: &str, socket: Weak<Socket>) -> lapin::Result<Connection> {
     let tls = config.tls.clone();
     let properties = ConnectionProperties::default().with_connection_name(format!("idem {purpose}").into());
     let runtime = lapin::runtime::default_runtime()?;
@@ -109,7 +91,10 @@ async fn connect(config: &Config, uri: AMQPUri, purpose: &str, socket: Socket) -
             let plain = AMQPUri { scheme: AMQPScheme::AMQP, ..uri };
             let stream = AMQPUriTcpExt::connect_async(&plain, &runtime).await?;
             if let AsyncTcpStream::Plain(stream) = &stream {
-                socket.keep(stream.get_ref())?;
+                let copy = SockRef::from(stream.get_ref()).try_clone()?;
+                // If the attempt is over by now, nothing waits for the stream.
+                let socket = socket.upgrade().ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut))?;
+                let _ = socket.0.set(copy);
             }
             match &tls {
                 Some(tls) => Ok(stream.into_rustls(tls, &plain.authority.host).await?),
@@ -121,49 +106,68 @@ async fn connect(config: &Config, uri: AMQPUri, purpose: &str, socket: Socket) -
     .await
 }
 
-/// A second handle to the socket that can shut it down. It can be cut before the socket exists.
-#[derive(Clone, Default)]
-struct Socket(Arc<Mutex<Handle>>);
-
-#[derive(Default)]
-enum Handle {
-    #[default]
-    Awaited,
-    Open(TcpStream),
-    Cut,
+/// Connects by `connect` to the host that worked last, or else to each of the others once. Returns the connection, the index
+/// of its host, which the next connection starts with, and the credentials. Calls the credentials callback, if there is one.
+pub(crate) async fn to_a_host<T, F>(
+    config: &Config,
+    connect: impl Fn(AMQPUri) -> F,
+) -> Result<(T, usize, Credentials), Error>
+where
+    F: Future<Output = lapin::Result<T>>,
+{
+    let Config { address, login, first, .. } = config;
+    let credentials = login.credentials().await.map_err(|source| {
+        let what = "the callback given to .credentials(..) has failed";
+        Error::broker(format!("cannot connect to RabbitMQ at {address}: {what}"), source)
+    })?;
+    let (hosts, begin, mut failures) = (&address.hosts, first.now(), Vec::new());
+    while failures.len() < hosts.len() {
+        let at = begin.wrapping_add(failures.len()) % hosts.len();
+        let host = &hosts[at];
+        let mut uri = config.uri.clone();
+        uri.authority.userinfo = credentials.userinfo();
+        uri.authority.host = host.name.clone();
+        uri.authority.port = host.port;
+        if matches!(login, Login::Certificate) {
+            uri.query.auth_mechanism = Some(SASLMechanism::External);
+        }
+        let error = match connect(uri).await {
+            Ok(connected) => {
+                first.works(at);
+                return Ok((connected, at, credentials));
+            }
+            Err(error) => error,
+        };
+        let failure = error::connecting(address.of(host), host.port, &address.vhost, login.cure(), error);
+        if hosts.len() > 1 {
+            tracing::warn!(error = %failure, "a host of RabbitMQ cannot be used; the next one is tried");
+        }
+        failures.push(failure);
+    }
+    if failures.len() == 1 {
+        return Err(failures.remove(0));
+    }
+    let each: Vec<_> = failures.iter().map(ToString::to_string).collect();
+    Err(Error::broker(format!("none of the hosts of RabbitMQ can be used: {address}"), each.join("; ")))
 }
 
+/// A second handle to the socket of a connection, once it exists. Shuts the socket down when it is dropped: dropping lapin's
+/// connection is not enough. While a request is unanswered, such as an abandoned subscribe, lapin keeps the connection, and
+/// its consumer would hold messages forever.
+#[derive(Default)]
+struct Socket(OnceLock<socket2::Socket>);
+
 impl Socket {
-    #[cfg(unix)]
-    fn keep(&self, stream: &tokio::net::TcpStream) -> io::Result<()> {
-        use std::os::fd::AsFd;
-        self.hold(stream.as_fd().try_clone_to_owned()?.into())
-    }
-
-    #[cfg(windows)]
-    fn keep(&self, stream: &tokio::net::TcpStream) -> io::Result<()> {
-        use std::os::windows::io::AsSocket;
-        self.hold(stream.as_socket().try_clone_to_owned()?.into())
-    }
-
-    fn hold(&self, copy: TcpStream) -> io::Result<()> {
-        match &mut *self.lock() {
-            Handle::Cut => Err(io::Error::from(io::ErrorKind::TimedOut)),
-            handle => {
-                *handle = Handle::Open(copy);
-                Ok(())
-            }
-        }
-    }
-
     fn cut(&self) {
-        if let Handle::Open(socket) = mem::replace(&mut *self.lock(), Handle::Cut) {
+        if let Some(socket) = self.0.get() {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Handle> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.cut();
     }
 }
 

@@ -1,13 +1,13 @@
-//! The login for the server.
+//! The login for the server, and its renewal.
 
 use std::fmt;
-use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::Weak;
 use std::time::Duration;
 
-use idem_core::BoxError;
+use idem_core::{BoxError, Callback};
+use lapin::Connection;
 use lapin::uri::AMQPUserInfo;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// A user name and password. For a token: the name that the server's plugin expects, and the token as the password.
 ///
@@ -59,24 +59,9 @@ pub(crate) enum Login {
     /// With the user and password of the URL.
     Url(AMQPUserInfo),
     /// With the result of a callback, called for each connection.
-    Asked(Ask),
+    Asked(Callback<Credentials>),
     /// With the client certificate: SASL EXTERNAL.
     Certificate,
-}
-
-/// The callback that returns credentials.
-pub(crate) type Ask =
-    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Credentials, BoxError>> + Send>> + Send + Sync>;
-
-/// The time limit of a callback.
-const LIMIT: Duration = Duration::from_secs(10);
-
-/// Calls the callback, with its time limit.
-pub(crate) async fn ask(callback: &Ask) -> Result<Credentials, BoxError> {
-    match timeout(LIMIT, callback()).await {
-        Ok(asked) => asked,
-        Err(_) => Err(format!("it has not answered within {} seconds", LIMIT.as_secs()).into()),
-    }
 }
 
 impl Login {
@@ -85,7 +70,7 @@ impl Login {
         match self {
             Self::Url(userinfo) => Ok(Credentials::new(&*userinfo.username, &*userinfo.password)),
             Self::Certificate => Ok(Credentials::new("", "")),
-            Self::Asked(callback) => ask(callback).await,
+            Self::Asked(callback) => callback.call().await,
         }
     }
 
@@ -111,16 +96,56 @@ impl Login {
     }
 }
 
+/// The time limit for the server's answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// The shortest interval between two renewals, however short the validity.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Sends the next credentials to the server before those of a connection expire.
+pub(crate) struct Renewal {
+    pub(crate) callback: Callback<Credentials>,
+    /// The user of the connection.
+    pub(crate) user: String,
+    pub(crate) address: String,
+}
+
+impl Renewal {
+    /// Renews the credentials until the connection has ended or the new credentials do not expire. Retries after an
+    /// error; the server closes the connection once the credentials have expired.
+    pub(crate) async fn keep(self, connection: Weak<Connection>, valid_for: Duration) {
+        let mut wait = valid_for / 4 * 3;
+        loop {
+            sleep(wait.max(SHORTEST)).await;
+            let Some(connection) = connection.upgrade() else { return };
+            match self.renew(&connection).await {
+                Ok(Some(valid_for)) => wait = valid_for / 4 * 3,
+                Ok(None) => return,
+                Err(error) => {
+                    wait = valid_for / 20;
+                    let address = &self.address;
+                    tracing::warn!(%address, error, "the credentials could not be renewed before they run out");
+                }
+            }
+        }
+    }
+
+    /// Renews once. Returns how long the new credentials are valid, if they expire.
+    async fn renew(&self, connection: &Connection) -> Result<Option<Duration>, BoxError> {
+        let next = self.callback.call().await?;
+        if next.user != self.user {
+            let address = &self.address;
+            tracing::debug!(%address, "the next credentials are of another user: they are for the next connection");
+            return Ok(None);
+        }
+        let renewed = connection.update_secret(next.password.into(), "it runs out".into());
+        timeout(ANSWER, renewed).await.map_err(|_| "the server has not answered")??;
+        Ok(next.valid_for)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_callback_that_does_not_answer_is_given_up() {
-        let login = Login::Asked(Arc::new(|| Box::pin(std::future::pending())));
-        let error = login.credentials().await.unwrap_err().to_string();
-        assert!(error.contains("within 10 seconds"), "{error}");
-    }
 
     #[test]
     fn credentials_show_no_password() {

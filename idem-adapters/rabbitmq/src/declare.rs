@@ -4,15 +4,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use idem_core::Error;
-use lapin::types::FieldTable;
 
-use crate::argument::Argument;
 use crate::bare::Bare;
-use crate::classic;
 use crate::config::Config;
-use crate::limit::Limits;
+use crate::limits::Limits;
 use crate::queue_type::{self, Examined};
-use crate::request::{Expected, Request};
+use crate::request::{Argument, Request};
 use crate::source::Queue;
 
 /// A boxed future.
@@ -66,7 +63,16 @@ impl IntoFuture for Existing {
     type IntoFuture = Sending;
 
     fn into_future(self) -> Sending {
-        Box::pin(send(self.request, self.config, self.name))
+        Box::pin(async move {
+            let Self { config, name, request } = self;
+            request.check(&name)?;
+            let mut bare = Bare::open(&config).await?;
+            let limits = Limits::of(&bare, &config, request.unlimited);
+            let queue = Examined { address: &config.address, name: &name, request: &request, limits };
+            let found = queue_type::verify(&mut bare, queue, None).await;
+            bare.close().await;
+            Ok(Queue::new(config, name, request, found?))
+        })
     }
 }
 
@@ -83,11 +89,7 @@ impl IntoFuture for Existing {
 /// ```
 #[derive(Debug)]
 #[must_use = "it is declared when it is awaited"]
-pub struct Declare {
-    pub(crate) config: Arc<Config>,
-    pub(crate) name: String,
-    pub(crate) request: Request,
-}
+pub struct Declare(pub(crate) Existing);
 
 impl Declare {
     /// Sets an argument of the queue, such as `x-single-active-consumer` or `x-max-length`. An existing queue with
@@ -96,7 +98,7 @@ impl Declare {
     /// Arguments that make the queue delete messages that were never processed are refused, unless
     /// [`may_delete_unprocessed`](Self::may_delete_unprocessed) accepts that.
     pub fn argument(mut self, name: impl Into<String>, value: impl Into<Argument>) -> Self {
-        self.request.argument(name.into(), value.into());
+        self.0.request.argument(name.into(), value.into());
         self
     }
 
@@ -113,20 +115,18 @@ impl Declare {
         arguments: impl IntoIterator<Item = (impl Into<String>, impl Into<Argument>)>,
     ) -> Self {
         let arguments = arguments.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        self.request.bind(exchange.into(), routing_key.into(), arguments);
+        self.0.request.bind(exchange.into(), routing_key.into(), arguments);
         self
     }
 
     /// As [`Existing::may_delete_unprocessed`].
-    pub fn may_delete_unprocessed(mut self) -> Self {
-        self.request.may_delete = true;
-        self
+    pub fn may_delete_unprocessed(self) -> Self {
+        Self(self.0.may_delete_unprocessed())
     }
 
     /// Sets an argument of the consumer, such as `x-priority`.
-    pub fn consumer_argument(mut self, name: impl Into<String>, value: impl Into<Argument>) -> Self {
-        self.request.consumer_argument(name.into(), value.into());
-        self
+    pub fn consumer_argument(self, name: impl Into<String>, value: impl Into<Argument>) -> Self {
+        Self(self.0.consumer_argument(name, value))
     }
 }
 
@@ -135,21 +135,6 @@ impl IntoFuture for Declare {
     type IntoFuture = Sending;
 
     fn into_future(self) -> Sending {
-        Box::pin(send(self.request, self.config, self.name))
+        self.0.into_future()
     }
-}
-
-/// Checks the queue, or declares it.
-async fn send(request: Request, config: Arc<Config>, name: String) -> Result<Queue, Error> {
-    request.check(&name)?;
-    let mut bare = Bare::open(&config).await?;
-    let limits = Limits::of(&bare, &config);
-    let queue = Examined { address: &config.address, name: &name, request: &request, limits, is_known: false };
-    let found = queue_type::verify(&mut bare, queue, FieldTable::default()).await;
-    bare.close().await;
-    let found = found?;
-    if request.expected == Expected::Classic {
-        classic::warn(&name);
-    }
-    Ok(Queue::new(config, name, request, found))
 }

@@ -1,5 +1,6 @@
 //! Conversion of lapin's deliveries.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -10,39 +11,32 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use serde_json::Value;
 
 /// Headers in which the broker counts deliveries.
-pub(crate) const VOLATILE: [&str; 3] = ["x-delivery-count", "x-acquired-count", "x-delivered-count"];
+const VOLATILE: [&str; 3] = ["x-delivery-count", "x-acquired-count", "x-delivered-count"];
 
-/// How a message reached its queue.
-#[derive(Clone, Copy)]
-pub(crate) struct Way<'a> {
-    /// Empty for the default exchange.
-    pub(crate) exchange: &'a str,
-    pub(crate) routing_key: &'a str,
-    pub(crate) redelivered: bool,
-}
-
-/// Converts a delivery. `x-delivery-count` does not count attempts: a crash raises it for everything prefetched.
-/// Producers can set it too, so it is used only if the server reports an earlier delivery of the message.
-pub(crate) fn delivery(queue: &Arc<str>, data: Vec<u8>, way: Way<'_>, facts: &BasicProperties) -> Delivery {
+/// Converts a message, whose payload is taken out. `x-delivery-count` does not count attempts: a crash raises it for
+/// everything prefetched. Producers can set it too, so it is used only if the server reports an earlier delivery of the
+/// message.
+pub(crate) fn delivery(queue: &Arc<str>, message: &mut lapin::message::Delivery) -> Delivery {
+    let (data, facts) = (mem::take(&mut message.data), &message.properties);
     let text = |property: &Option<ShortString>| property.as_ref().map(ToString::to_string);
     let made = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
     Delivery::new(Arc::clone(queue), data)
         .with_headers(facts.headers().as_ref().map(headers).unwrap_or_default())
         .with_message_id(text(facts.message_id()))
         .with_event_type(text(facts.kind()))
-        .with_subject(Some(way.routing_key.to_owned()))
+        .with_subject(Some(message.routing_key.to_string()))
         .with_content_type(text(facts.content_type()))
         .with_correlation_id(text(facts.correlation_id()))
         .with_reply_to(text(facts.reply_to()))
         // The producer's clock: the server sets no timestamp.
         .with_produced_at(facts.timestamp().and_then(made))
-        .with_properties(properties(way.exchange, facts))
+        .with_properties(properties(message.exchange.as_str(), facts))
         .with_volatile_headers(&VOLATILE)
-        .with_redelivered(way.redelivered)
-        .with_delivery_count(facts.headers().as_ref().filter(|_| way.redelivered).and_then(count))
+        .with_redelivered(message.redelivered)
+        .with_delivery_count(facts.headers().as_ref().filter(|_| message.redelivered).and_then(count))
 }
 
-/// Returns the properties that other brokers do not have.
+/// Returns the properties that other brokers do not have. The default exchange has no name.
 fn properties(exchange: &str, facts: &BasicProperties) -> Properties {
     let number = |number: &Option<u8>| number.map(|number| number.to_string());
     let text = |property: &Option<ShortString>| property.as_ref().map(ToString::to_string);
@@ -60,27 +54,14 @@ fn properties(exchange: &str, facts: &BasicProperties) -> Properties {
 }
 
 fn count(table: &FieldTable) -> Option<u32> {
-    table.inner().get(VOLATILE[0]).and_then(number)
-}
-
-pub(crate) fn number(value: &AMQPValue) -> Option<u32> {
-    match value {
-        AMQPValue::LongLongInt(count) => u32::try_from(*count).ok(),
-        AMQPValue::LongInt(count) => u32::try_from(*count).ok(),
-        AMQPValue::LongUInt(count) => Some(*count),
-        AMQPValue::ShortInt(count) => u32::try_from(*count).ok(),
-        AMQPValue::ShortUInt(count) => Some((*count).into()),
-        AMQPValue::ShortShortInt(count) => u32::try_from(*count).ok(),
-        AMQPValue::ShortShortUInt(count) => Some((*count).into()),
-        _ => None,
-    }
+    u32::try_from(json(table.inner().get(VOLATILE[0])?).as_u64()?).ok()
 }
 
 fn headers(table: &FieldTable) -> Headers {
     table.into_iter().map(|(name, value)| (name.as_str(), value_bytes(value))).collect()
 }
 
-pub(crate) fn value_bytes(value: &AMQPValue) -> Bytes {
+fn value_bytes(value: &AMQPValue) -> Bytes {
     match value {
         AMQPValue::LongString(text) => Bytes::copy_from_slice(text.as_bytes()),
         AMQPValue::ShortString(text) => Bytes::copy_from_slice(text.as_str().as_bytes()),

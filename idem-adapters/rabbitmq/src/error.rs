@@ -1,24 +1,20 @@
 //! Error messages. They name addresses without their password, so none contains one.
 
 use std::fmt::Display;
+use std::io;
 use std::time::Duration;
 
-use idem_core::{BoxError, Error};
+use idem_core::Error;
 use lapin::ErrorKind;
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
-
-/// Returns the error for a broker that cannot be used because of `source`.
-pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
-    Error::broker(what, source)
-}
 
 /// The error of an ack or release that was on its way when the connection ended.
 pub(crate) const UNANSWERED: &str =
     "the connection ended before the broker was known to have received the ack or release";
 
 /// Returns the error for a request that was not answered within `limit`.
-pub(crate) fn silent(limit: Duration) -> BoxError {
-    format!("the broker has not answered within {} seconds", limit.as_secs()).into()
+pub(crate) fn silent(limit: Duration) -> io::Error {
+    io::Error::other(format!("no answer within {} seconds", limit.as_secs()))
 }
 
 /// Returns the error for a failed connection. `login` is the fix if the server refused the login.
@@ -50,7 +46,7 @@ pub(crate) fn connecting(address: impl Display, port: u16, vhost: &str, login: &
         }
         _ => format!("check that the server runs and that port {port} can be reached from here"),
     };
-    broker(format!("cannot connect to RabbitMQ at {address}: {cure}"), error)
+    Error::broker(format!("cannot connect to RabbitMQ at {address}: {cure}"), error)
 }
 
 /// Returns the error for a message that lapin cannot parse.
@@ -60,7 +56,7 @@ pub(crate) fn unreadable(place: &str, error: lapin::Error) -> Error {
          a header name is not UTF-8. Another connection takes the message out of the queue, and it becomes a dead \
          letter"
     );
-    broker(what, error)
+    Error::broker(what, error)
 }
 
 /// The server cancelled a consumer; it sends no reason.
@@ -70,16 +66,11 @@ pub(crate) const CANCELLED: &str = "the server has cancelled the consumer: the q
 /// Returns the error for an exchange that cannot be published to because of the server's answer.
 pub(crate) fn exchange(name: &str, address: impl Display, error: lapin::Error) -> Error {
     match answer(&error) {
-        Some((AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND), _)) => refused(format!(
+        Some((AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND), _)) => Error::Config(format!(
             "exchange `{name}` does not exist on {address}: declare it there, as durable, and bind the queues to it"
         )),
-        _ => broker(format!("cannot publish to exchange `{name}` on {address}"), error),
+        _ => Error::broker(format!("cannot publish to exchange `{name}` on {address}"), error),
     }
-}
-
-/// Returns the error for a queue that was refused because of the server's answer.
-pub(crate) fn refused(text: String) -> Error {
-    Error::Config(text)
 }
 
 /// Returns the server's error and its text, if it answered.
@@ -92,6 +83,6 @@ pub(crate) fn answer(error: &lapin::Error) -> Option<(&AMQPErrorKind, &str)> {
 
 /// Reports whether this is a TLS error. rustls returns a failed handshake as an I/O error of kind `InvalidData` (or
 /// with an inner `UnexpectedEof`).
-fn is_tls(error: &std::io::Error) -> bool {
-    error.kind() == std::io::ErrorKind::InvalidData
+fn is_tls(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidData
 }

@@ -1,47 +1,31 @@
 //! The number of ready messages in the queues. RabbitMQ answers 0 for a queue whose leader takes longer than 250 ms
 //! (`rabbit_quorum_queue:stat/2`).
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use idem_core::{BoxError, Lag};
 use lapin::Connection;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
 
-/// The connection that is used to query the queues: that of the current subscription.
-#[derive(Clone, Default)]
-pub(crate) struct Asked(Arc<Mutex<Weak<Connection>>>);
-
-impl Asked {
-    /// Uses this connection from now on, as long as it is open.
-    pub(crate) fn set(&self, connection: &Arc<Connection>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(connection);
-    }
-
-    /// Returns the handle for some queues. It returns nothing while there is no lapin connection, that is, while
-    /// messages of all queues are taken one at a time.
-    pub(crate) fn lag(&self, queues: Vec<Arc<str>>) -> Lag {
-        let (asked, queues) = (self.clone(), Arc::new(queues));
-        Lag::new(move || {
-            let (connection, queues) = (asked.connection(), Arc::clone(&queues));
-            async move {
-                let (mut lags, mut failed) = (Vec::new(), None);
-                let Some(connection) = connection else { return Ok(lags) };
-                for queue in queues.iter() {
-                    match ready(&connection, queue).await {
-                        Ok(ready) => lags.push((Arc::clone(queue), ready)),
-                        Err(error) => failed = Some(error),
-                    }
+/// Returns the handle for some queues, which are asked over this connection as long as it is open.
+pub(crate) fn lag(connection: Weak<Connection>, queues: Vec<Arc<str>>) -> Lag {
+    let queues = Arc::new(queues);
+    Lag::new(move || {
+        let (connection, queues) = (connection.upgrade(), Arc::clone(&queues));
+        async move {
+            let (mut lags, mut failed) = (Vec::new(), None);
+            let Some(connection) = connection else { return Ok(lags) };
+            for queue in queues.iter() {
+                match ready(&connection, queue).await {
+                    Ok(ready) => lags.push((Arc::clone(queue), ready)),
+                    Err(error) => failed = Some(error),
                 }
-                // A missing queue does not hide the others.
-                failed.filter(|_| lags.is_empty()).map_or(Ok(lags), Err)
             }
-        })
-    }
-
-    fn connection(&self) -> Option<Arc<Connection>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
-    }
+            // A missing queue does not hide the others.
+            failed.filter(|_| lags.is_empty()).map_or(Ok(lags), Err)
+        }
+    })
 }
 
 /// Uses a separate channel: a refused declaration closes its channel, and the consumer's must stay open.

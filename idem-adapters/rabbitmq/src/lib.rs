@@ -86,23 +86,17 @@
 //!
 //! AMQP short strings (most properties, and the names of headers, exchanges and routing keys) should be UTF-8. RabbitMQ
 //! forwards other bytes, but lapin closes the connection at such a message and returns everything that was prefetched.
-//! The source then subscribes on a connection that reads raw bytes and takes one message at a time, so that no other
-//! message is returned again. The message becomes a dead letter with the reason
-//! [`Unrepresentable`](idem_core::Reason::Unrepresentable). It keeps its payload, the parts that are text, and the
-//! whole property list as bytes in the header `idem-amqp-properties`. After `max_unsettled` further messages, the
-//! source returns to lapin.
+//! Before lapin consumes again, a connection without it reads as many messages, keeps such ones, and returns the others
+//! once more; with an order, it returns them to their places, after the dead letters. The message becomes a dead letter with the reason
+//! [`Unrepresentable`](idem_core::Reason::Unrepresentable). It keeps its payload, its exchange and routing key as text, and
+//! the whole property list as bytes in the header `idem-amqp-properties`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acker;
 mod acks;
 mod address;
-mod argument;
-mod attempts;
 mod bare;
-mod bindings;
-mod checks;
-mod classic;
 mod config;
 mod connection;
 mod credentials;
@@ -110,36 +104,24 @@ mod declare;
 mod delivery;
 mod error;
 mod lag;
-mod limit;
+mod limits;
 mod member;
 mod message;
 mod options;
-mod properties;
-mod publishing;
 mod queue_type;
 mod refusal;
-mod renewal;
 mod request;
-mod sending;
 mod server;
-mod several;
-mod single;
 mod sink;
 mod source;
-mod subscription;
-mod suspects;
-mod tags;
 mod tls;
-mod unprocessed;
 mod unreadable;
-mod url;
-mod wide;
 
 pub use acker::RabbitMqAcker;
-pub use argument::Argument;
 pub use credentials::Credentials;
 pub use declare::{Declare, Existing};
 pub use options::Options;
+pub use request::Argument;
 pub use server::RabbitMq;
 pub use sink::Exchange;
 pub use source::Queue;

@@ -1,22 +1,25 @@
 //! One queue of a source, and its subscription.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use idem_core::{BoxError, Error};
+use futures_util::StreamExt;
+use idem_core::{BoxError, Delivery, DeliveryOrder, Error};
+use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
+use lapin::{Channel, Consumer, ErrorKind};
 
+use crate::acker::RabbitMqAcker;
+use crate::acks::{Acks, nack};
 use crate::address::Address;
 use crate::bare::Bare;
 use crate::config::Config;
 use crate::connection::Link;
-use crate::error::broker;
-use crate::limit::Limits;
+use crate::delivery::delivery;
+use crate::error::CANCELLED;
+use crate::limits::{self, Limits};
 use crate::queue_type::{self, Examined, Found};
 use crate::request::{Expected, Request};
-use crate::single::{Single, Taken};
-use crate::unprocessed;
-use crate::wide::{End, Wide};
 
 /// One queue of a source.
 pub(crate) struct Member {
@@ -26,25 +29,13 @@ pub(crate) struct Member {
     arguments: FieldTable,
     /// Whether the queue did not exist when this process started.
     is_new: bool,
-    subscription: Option<By>,
-    /// How many more messages to take one at a time, on a connection that parses what lapin cannot. When lapin closes
-    /// its connection at a message, everything prefetched is returned, and each return counts against a delivery limit. The error
-    /// does not say from which queue the message came, so this is set for each queue of the connection.
-    narrow: u16,
-}
-
-/// The kind of a subscription.
-#[allow(clippy::large_enum_variant, reason = "there is one for each queue")]
-pub(crate) enum By {
-    /// A channel of the connection shared by all queues.
-    Lapin(Wide),
-    Bare(Single),
+    subscription: Option<Subscribed>,
 }
 
 impl Member {
     pub(crate) fn new(name: String, request: Request, found: Found) -> Self {
         let Found { arguments, is_new } = found;
-        Self { name: name.into(), request, arguments, is_new, subscription: None, narrow: 0 }
+        Self { name: name.into(), request, arguments, is_new, subscription: None }
     }
 
     /// Warns once if a worker that is not new has a new queue.
@@ -64,22 +55,21 @@ impl Member {
     }
 
     /// Checks the queue again: it may have been recreated with other arguments.
-    pub(crate) async fn look(&mut self, config: &Config, bare: &mut Bare, limits: Limits) -> Result<(), Error> {
-        let known = self.arguments.clone();
-        let queue =
-            Examined { address: &config.address, name: &self.name, request: &self.request, limits, is_known: true };
-        self.arguments = queue_type::verify(bare, queue, known).await?.arguments;
-        Ok(())
+    pub(crate) async fn look(&mut self, config: &Config, bare: &mut Bare, order: DeliveryOrder) -> Result<(), Error> {
+        let limits = Limits::of(bare, config, self.request.unlimited);
+        let queue = Examined { address: &config.address, name: &self.name, request: &self.request, limits };
+        self.arguments = queue_type::verify(bare, queue, Some(self.arguments.clone())).await?.arguments;
+        if order == DeliveryOrder::Queue { self.check_order(&config.address) } else { Ok(()) }
     }
 
     /// Reports whether the server deletes the queue when it has had no consumer for some time.
     pub(crate) fn deletes_returned(&self) -> bool {
-        unprocessed::deletes_returned(&self.arguments)
+        limits::deletes_returned(&self.arguments)
     }
 
     /// Refuses a queue that cannot keep its order: with several consumers at a time, one could receive the second
     /// message while another has the first.
-    pub(crate) fn check_order(&self, address: &Address) -> Result<(), Error> {
+    fn check_order(&self, address: &Address) -> Result<(), Error> {
         if queue_type::is_single_active(&self.arguments) {
             return Ok(());
         }
@@ -103,86 +93,96 @@ impl Member {
         Err(Error::Config(refused))
     }
 
-    /// Subscribes on `link`, or on a connection that reads raw bytes if messages are to be taken one at a time.
+    /// Subscribes on `link`.
     pub(crate) async fn subscribe(
         &mut self,
         config: &Config,
         link: &mut Link,
         max_unsettled: u16,
     ) -> Result<(), Error> {
-        self.subscription = Some(if self.is_narrow() {
-            By::Bare(Single::open(config, &self.name, max_unsettled, self.request.consumer.clone()).await?)
-        } else {
-            By::Lapin(self.wide(config, link, max_unsettled).await?)
-        });
+        let subscribed = Subscribed::open(link, &self.name, max_unsettled, self.request.consumer.clone()).await;
+        let failed = |error| Error::broker(format!("cannot subscribe to {}", self.place(&config.address)), error);
+        self.subscription = Some(subscribed.map_err(failed)?);
         Ok(())
     }
 
-    async fn wide(&self, config: &Config, link: &mut Link, max_unsettled: u16) -> Result<Wide, Error> {
-        let subscribed = Wide::open(link, &self.name, max_unsettled, self.request.consumer.clone()).await;
-        subscribed.map_err(|error| broker(format!("cannot subscribe to {}", self.place(&config.address)), error))
+    /// Returns the next delivery, if there is one. Must not be called again after an error: the stream then stays pending
+    /// forever.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<(Delivery, RabbitMqAcker), End>> {
+        let Some(subscribed) = &mut self.subscription else { return Poll::Pending };
+        loop {
+            return Poll::Ready(match ready!(subscribed.consumer.poll_next_unpin(context)) {
+                // After a loss the stream still yields buffered messages, which the server has taken back.
+                Some(Ok(message)) if !message.acker.usable() => {
+                    subscribed.tag = message.delivery_tag;
+                    continue;
+                }
+                Some(Ok(mut message)) => {
+                    subscribed.tag = message.delivery_tag;
+                    subscribed.acks.deliver(subscribed.tag);
+                    let delivery = delivery(&self.name, &mut message);
+                    Ok((delivery, RabbitMqAcker::new(&subscribed.acks, subscribed.tag, message.acker)))
+                }
+                Some(Err(error)) if matches!(error.kind(), ErrorKind::ParsingError(_)) => {
+                    Err(End::Unreadable { tag: subscribed.tag, error })
+                }
+                Some(Err(error)) => Err(End::Other(error.into())),
+                // There is no error with it. Since 4.3, a consumer timeout ends the stream like this too.
+                None => Err(End::Other(CANCELLED.into())),
+            });
+        }
     }
 
-    /// Replaces a one-at-a-time subscription that has nothing unsettled with a lapin subscription. Cancel safe: if it
-    /// is dropped, the old one remains and is replaced the next time.
-    pub(crate) async fn widen(&mut self, config: &Config, link: &mut Link, max_unsettled: u16) -> Result<(), Error> {
-        let wide = self.wide(config, link, max_unsettled).await?;
-        tracing::info!(queue = %self.name, "the prefetched messages have passed; messages are prefetched again");
-        if let Some(old) = self.subscription.replace(By::Lapin(wide)) {
-            old.close().await;
+    /// Ends the subscription. The stream yields the prefetched messages before its end. They are released one by one,
+    /// because RabbitMQ counts a message returned by a closed channel as failed.
+    pub(crate) async fn drain(&mut self) -> lapin::Result<()> {
+        let Some(Subscribed { consumer, channel, .. }) = &mut self.subscription else { return Ok(()) };
+        channel.basic_cancel(consumer.tag(), BasicCancelOptions { nowait: false }).await?;
+        while let Some(Ok(message)) = consumer.next().await {
+            nack(&message.acker).await?;
         }
         Ok(())
-    }
-
-    pub(crate) fn is_narrow(&self) -> bool {
-        self.narrow > 0
-    }
-
-    /// Takes one message at a time from the next subscription on, until `max_unsettled` messages have passed.
-    pub(crate) fn take_singly(&mut self, max_unsettled: u16) {
-        self.narrow = max_unsettled;
-    }
-
-    /// Reports whether it uses the shared connection, which lapin closes at a message that it cannot parse.
-    pub(crate) fn is_by_lapin(&self) -> bool {
-        matches!(self.subscription, Some(By::Lapin(_)))
-    }
-
-    /// Reports whether one message at a time is taken.
-    pub(crate) fn takes_singly(&self) -> bool {
-        matches!(self.subscription, Some(By::Bare(_)))
-    }
-
-    /// Returns the next delivery, if there is one.
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Taken, End>> {
-        match &mut self.subscription {
-            Some(By::Lapin(wide)) => wide.poll_next(context, &self.name).map_ok(Some),
-            Some(By::Bare(single)) => single.poll_next(context, &self.name, &mut self.narrow).map_err(End::Other),
-            None => Poll::Pending,
-        }
-    }
-
-    /// Ends the subscription, and releases messages that were not returned.
-    pub(crate) async fn drain(&mut self) -> Result<(), BoxError> {
-        match &mut self.subscription {
-            Some(By::Lapin(wide)) => wide.drain().await.map_err(BoxError::from),
-            Some(By::Bare(single)) => single.drain().await,
-            None => Ok(()),
-        }
     }
 
     /// Takes the subscription, so that it can be closed.
-    pub(crate) fn leave(&mut self) -> Option<By> {
+    pub(crate) fn leave(&mut self) -> Option<Subscribed> {
         self.subscription.take()
     }
 }
 
-impl By {
-    /// Closes the subscription and returns everything unsettled to the queue.
+/// The subscription, with a prefetch of all that may be unsettled.
+pub(crate) struct Subscribed {
+    // In drop order.
+    consumer: Consumer,
+    channel: Channel,
+    acks: Arc<Acks>,
+    /// The tag of the last delivery.
+    tag: u64,
+}
+
+/// Why a subscription on lapin's connection has ended.
+pub(crate) enum End {
+    /// lapin cannot parse a message. With several queues it is unknown which one had it: the connection ends for all of
+    /// them.
+    Unreadable {
+        tag: u64,
+        error: lapin::Error,
+    },
+    Other(BoxError),
+}
+
+impl Subscribed {
+    async fn open(link: &mut Link, queue: &str, max_unsettled: u16, arguments: FieldTable) -> lapin::Result<Self> {
+        let channel = link.connection.create_channel().await?;
+        // Before the consumer, which takes its limit from it. Quorum queues refuse `global`.
+        channel.basic_qos(max_unsettled, BasicQosOptions { global: false }).await?;
+        let options = BasicConsumeOptions { no_ack: false, ..Default::default() };
+        let consumer = channel.basic_consume(queue.into(), "".into(), options, arguments).await?;
+        Ok(Self { consumer, channel, acks: Acks::start(&mut link.watch), tag: 0 })
+    }
+
+    /// Closes the channel explicitly, so that the server requeues at once, before the connection ends.
     pub(crate) async fn close(self) {
-        match self {
-            Self::Lapin(wide) => wide.close().await,
-            Self::Bare(single) => single.close().await,
-        }
+        let _ = self.channel.close(200, "done".into()).await;
     }
 }

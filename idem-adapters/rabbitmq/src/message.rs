@@ -25,41 +25,36 @@ const FRAME: usize = 8;
 /// `basic.publish` sets this, so that the server stores the message on disk.
 const PERSISTENT: u8 = 2;
 
-/// Where a sink publishes to, and how.
-#[derive(Clone, Copy)]
-pub(crate) struct Target<'a> {
-    pub(crate) exchange: &'a str,
-    /// The source of CloudEvents, if messages are to be some.
-    pub(crate) cloud_events: Option<&'a str>,
-    pub(crate) frame_max: usize,
-}
-
-/// Encodes a message.
+/// Encodes a message to an exchange, as a CloudEvent if their source is given, in frames of at most this size.
 ///
 /// # Errors
 /// AMQP cannot carry it.
-pub(crate) fn encode(message: &StagedMessage, to: Target<'_>) -> Result<Encoded, SinkError> {
+pub(crate) fn encode(
+    message: &StagedMessage,
+    exchange: &str,
+    cloud_events: Option<&str>,
+    frame_max: usize,
+) -> Result<Encoded, SinkError> {
     let publish = Publish {
-        exchange: to.exchange.into(),
+        exchange: exchange.into(),
         routing_key: short("routing key", message.to())?,
         mandatory: true,
         immediate: false,
     };
     let id = message.id().to_string();
-    let properties = properties(message, to.cloud_events)?.with_message_id(id.as_str().into());
+    let properties = properties(message, cloud_events)?.with_message_id(id.as_str().into());
     let payload = message.payload();
     let mut frames = method(CHANNEL, &AMQPClass::Basic(AMQPMethod::Publish(publish))).map_err(SinkError::message)?;
     let mut head = header(CHANNEL, payload.len(), &properties).map_err(SinkError::message)?;
-    if head.len() > to.frame_max {
+    if head.len() > frame_max {
         return Err(SinkError::message(format!(
-            "its headers have {} bytes, and RabbitMQ takes {} in one frame: send fewer or shorter headers",
-            head.len(),
-            to.frame_max
+            "its headers have {} bytes, and RabbitMQ takes {frame_max} in one frame: send fewer or shorter headers",
+            head.len()
         )));
     }
     frames.reserve(head.len() + payload.len() + FRAME);
     frames.append(&mut head);
-    for part in payload.chunks(to.frame_max - FRAME) {
+    for part in payload.chunks(frame_max - FRAME) {
         frames.append(&mut body(CHANNEL, part).map_err(SinkError::message)?);
     }
     Ok(Encoded { id, routing_key: message.to().to_owned(), frames })
@@ -123,8 +118,8 @@ mod tests {
 
     #[test]
     fn a_payload_is_split_into_frames() {
-        let target = Target { exchange: "", cloud_events: None, frame_max: 4096 };
-        let frames = |size: usize| encode(&message(Outgoing::new("q", vec![1; size])), target).unwrap().frames.len();
+        let encoded = |size: usize| encode(&message(Outgoing::new("q", vec![1; size])), "", None, 4096);
+        let frames = |size: usize| encoded(size).unwrap().frames.len();
         let empty = frames(0);
         assert_eq!(frames(4088), empty + 4096);
         assert_eq!(frames(4089), empty + 4096 + 9);

@@ -1,17 +1,15 @@
 //! Connection options.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{BoxError, Error};
+use idem_core::{BoxError, Callback, Error};
 use lapin::uri::AMQPScheme;
 
-use crate::address::{Address, First, Host};
+use crate::address::{self, Address, First, Host, Url};
 use crate::config::Config;
-use crate::credentials::{Ask, Credentials, Login};
+use crate::credentials::{Credentials, Login};
 use crate::tls::Tls;
-use crate::url::{self, Url};
 
 /// RabbitMQ's default: <https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout>
 const CONSUMER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -35,7 +33,7 @@ pub struct Options {
     url: String,
     hosts: Vec<String>,
     tls: Tls,
-    ask: Option<Ask>,
+    ask: Option<Callback<Credentials>>,
     consumer_timeout: Duration,
     replay_window: Option<Duration>,
     limit_by_policy: bool,
@@ -122,7 +120,7 @@ impl Options {
         F: Fn() -> A + Send + Sync + 'static,
         A: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
     {
-        self.ask = Some(Arc::new(move || Box::pin(ask())));
+        self.ask = Some(Callback::new(ask));
         self
     }
 
@@ -156,12 +154,13 @@ impl Options {
     }
 
     pub(crate) fn config(self) -> Result<Config, Error> {
-        let url = url::parse(&self.url)?;
+        let url = address::parse(&self.url)?;
         let encrypted = url.uri.scheme == AMQPScheme::AMQPS;
-        if !encrypted && let Some(what) = self.tls.given() {
-            return Err(Error::Config(format!(
-                "{what} was given, but the URL asks for a connection without TLS: write amqps://"
-            )));
+        if (self.tls.ca.is_some() || self.tls.client.is_some()) && !encrypted {
+            return Err(Error::Config(
+                "a CA or a certificate was given, but the URL asks for a connection without TLS: write amqps://"
+                    .to_owned(),
+            ));
         }
         let tls = if encrypted { Some(self.tls.connector()?) } else { None };
         let Url { uri, has_user } = url;
@@ -187,10 +186,7 @@ impl Options {
 /// Omits the URL, which contains the password, and certificates and keys.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("consumer_timeout", &self.consumer_timeout)
-            .field("replay_window", &self.replay_window)
-            .finish_non_exhaustive()
+        f.debug_struct("Options").field("consumer_timeout", &self.consumer_timeout).finish_non_exhaustive()
     }
 }
 

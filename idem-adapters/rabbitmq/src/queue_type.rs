@@ -17,12 +17,9 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use crate::address::Address;
 use crate::bare::Bare;
-use crate::bindings;
-use crate::classic;
-use crate::error::{answer, broker, refused};
-use crate::limit::{self, Limits};
-use crate::request::{Expected, Request};
-use crate::unprocessed;
+use crate::error::answer;
+use crate::limits::{self, Limits};
+use crate::request::{self, Expected, Request};
 
 /// More than the number of arguments that RabbitMQ has.
 const ROUNDS: usize = 32;
@@ -34,8 +31,6 @@ pub(crate) struct Examined<'a> {
     pub(crate) name: &'a str,
     pub(crate) request: &'a Request,
     pub(crate) limits: Limits,
-    /// Whether this process has seen the queue before. Then it is not declared again if it is gone.
-    pub(crate) is_known: bool,
 }
 
 /// A queue that can be consumed.
@@ -46,18 +41,18 @@ pub(crate) struct Found {
 }
 
 /// Declares the queue if requested, and binds it. Refuses a queue that is not of the expected type. Returns the queue's
-/// arguments, so that the next check needs one round only: each refused declaration is a line in the server's log.
-pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTable) -> Result<Found, Error> {
-    let Examined { address, name, request, limits, is_known } = queue;
+/// arguments, so that the next check needs one round only: each refused declaration is a line in the server's log. `known`
+/// are those of a queue that this process has seen before; it is not declared again if it is gone.
+pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: Option<FieldTable>) -> Result<Found, Error> {
+    let Examined { address, name, request, limits } = queue;
     let expected = request.expected;
-    let limits = Limits { by_policy: limits.by_policy || request.unlimited, ..limits };
     let check = |arguments: &FieldTable| match request.may_delete {
         true => Ok(()),
-        false => unprocessed::check(name, address, arguments),
+        false => limits::check_unprocessed(name, address, arguments),
     };
     check(&request.arguments)?;
     let is_new = !exists(bare, address, name).await?;
-    if is_new && is_known {
+    if is_new && known.is_some() {
         return Err(deleted(name, address, expected));
     }
     if is_new && expected != Expected::Declared {
@@ -65,16 +60,22 @@ pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTab
     }
     if expected == Expected::Unverified {
         limits.check_unseen(name, address)?;
-        return Ok(Found { arguments: known, is_new });
+        return Ok(Found { arguments: known.unwrap_or_default(), is_new });
+    }
+    if expected == Expected::Classic && known.is_none() {
+        tracing::warn!(
+            queue = name,
+            "a classic queue loses its messages with its node, which idem cannot notice: move to a quorum queue"
+        );
     }
     // Those of a classic queue may be invalid for a quorum queue.
-    let known = if expected == Expected::Classic { FieldTable::default() } else { known };
+    let known = known.filter(|_| expected != Expected::Classic).unwrap_or_default();
     match (declare(bare, queue, Some("quorum"), known).await?, expected) {
-        (Ok(_), Expected::Classic) => Err(refused(format!(
+        (Ok(_), Expected::Classic) => Err(Error::Config(format!(
             "queue `{name}` on {address} is a quorum queue, which keeps more than a classic one: use .queue(\"{name}\")"
         ))),
         (Err(text), Expected::Classic) => {
-            classic::check(name, address, &text)?;
+            check_classic(name, address, &text)?;
             // The server distinguishes a classic queue by default from one by its argument.
             let arguments = match declare(bare, queue, Some("classic"), FieldTable::default()).await? {
                 Ok(arguments) => arguments,
@@ -86,7 +87,7 @@ pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTab
         (Ok(arguments), _) => {
             limits.check(name, address, &arguments)?;
             check(&arguments)?;
-            bindings::bind(bare, address, name, &request.bindings).await?;
+            request::bind(bare, address, name, &request.bindings).await?;
             Ok(Found { arguments, is_new })
         }
     }
@@ -99,13 +100,12 @@ async fn declare(
     queue_type: Option<&'static str>,
     known: FieldTable,
 ) -> Result<Result<FieldTable, String>, Error> {
-    let Examined { address, name, request, limits, .. } = queue;
+    let Examined { address, name, request, limits } = queue;
     let expected = request.expected;
-    let limits = Limits { by_policy: limits.by_policy || request.unlimited, ..limits };
-    let failed = |error| broker(format!("cannot read the settings of queue `{name}` on {address}"), error);
+    let failed = |error| Error::broker(format!("cannot read the settings of queue `{name}` on {address}"), error);
     let mut arguments = of_kind(request, queue_type, known);
     if let (Expected::Declared, Some(limit)) = (expected, limits.to_declare()) {
-        arguments.insert(limit::ARGUMENT.into(), limit);
+        arguments.insert(limits::ARGUMENT.into(), limit);
     }
     let mut started_anew = false;
     for _ in 0..ROUNDS {
@@ -136,7 +136,7 @@ async fn declare(
             _ => return Err(failed(error)),
         }
     }
-    Err(refused(format!(
+    Err(Error::Config(format!(
         "cannot determine whether queue `{name}` on {address} is a quorum queue, because RabbitMQ does not report \
          all of its arguments: if it is one, use .queue_unverified(\"{name}\")"
     )))
@@ -175,12 +175,12 @@ async fn exists(bare: &mut Bare, address: &Address, name: &str) -> Result<bool, 
         // A classic queue whose node is away is not found either.
         Some((AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND), text)) if text.contains("no queue") => Ok(false),
         Some((AMQPErrorKind::Soft(AMQPSoftError::RESOURCELOCKED), text)) => Err(no_quorum_queue(name, address, text)),
-        _ => Err(broker(format!("cannot read the settings of queue `{name}` on {address}"), error)),
+        _ => Err(Error::broker(format!("cannot read the settings of queue `{name}` on {address}"), error)),
     }
 }
 
 fn absent(name: &str, address: &Address) -> Error {
-    refused(format!(
+    Error::Config(format!(
         "queue `{name}` does not exist on {address}: declare it there with x-queue-type=quorum, or use .declare(\"{name}\")"
     ))
 }
@@ -190,7 +190,7 @@ fn deleted(name: &str, address: &Address, expected: Expected) -> Error {
         Expected::Declared => "restart this worker, which declares it",
         _ => "declare it there again with its bindings",
     };
-    refused(format!(
+    Error::Config(format!(
         "queue `{name}` on {address} was deleted since this worker found it: messages that it had are lost, and no new ones reach \
          it. The worker consumes none of its queues until then. Find out why (an operator, an expiry, a server that was reset) \
          and publish again what was lost. It is not declared again by itself: {cure}"
@@ -198,7 +198,7 @@ fn deleted(name: &str, address: &Address, expected: Expected) -> Error {
 }
 
 fn no_quorum_queue(name: &str, address: &Address, text: &str) -> Error {
-    refused(format!(
+    Error::Config(format!(
         "queue `{name}` on {address} is not a quorum queue: a classic queue loses its messages with its node, and a stream is \
          never acked. Declare a queue with another name and x-queue-type=quorum (or use .declare), give it the bindings of \
          `{name}`, and move the remaining messages to it; or, for a classic queue whose messages may be lost, use .classic_queue(\"{name}\"). The server \
@@ -207,7 +207,7 @@ fn no_quorum_queue(name: &str, address: &Address, text: &str) -> Error {
 }
 
 fn other_value(name: &str, address: &Address, text: &str) -> Error {
-    refused(format!(
+    Error::Config(format!(
         "queue `{name}` on {address} refuses an argument that .declare(..) requests. The arguments of an existing \
          queue cannot be changed: request the value that it has, or declare a queue with another name, give it the bindings of `{name}`, \
          and move the remaining messages to it. The server says: {text}"
@@ -222,7 +222,37 @@ fn no_permission(name: &str, address: &Address, expected: Expected) -> Error {
              .queue_unverified(\"{name}\")"
         ),
     };
-    refused(format!("the user may not declare queue `{name}` on {address}, nor see its type: {cure}"))
+    Error::Config(format!("the user may not declare queue `{name}` on {address}, nor see its type: {cure}"))
+}
+
+/// Refuses any queue but a durable classic queue. `text` is the server's answer to the declaration of a quorum queue
+/// with the same name; it names the first property that differs.
+fn check_classic(name: &str, address: &Address, text: &str) -> Result<(), Error> {
+    let differs = |property: &str| text.contains(&format!(" arg '{property}"));
+    if ["durable", "auto_delete", "exclusive"].into_iter().any(differs) {
+        return Err(Error::Config(format!(
+            "queue `{name}` on {address} does not outlive its server or its consumers, and its messages are lost with it: \
+             declare a durable queue with another name, and give it the bindings of `{name}`. The server says: {text}"
+        )));
+    }
+    // A stream has these arguments, which are invalid for the declared quorum queue.
+    let current = text.rsplit_once("but current is ").map(|(_, current)| current);
+    let is_stream = ["x-max-age", "x-stream-"].into_iter().any(differs);
+    if is_stream || current.is_some_and(|current| current.contains("'stream'")) {
+        return Err(Error::Config(format!(
+            "queue `{name}` on {address} is a stream, which is never acked: bind a quorum queue beside it and consume that. \
+             The server says: {text}"
+        )));
+    }
+    // A queue declared without a type is a classic queue.
+    let is_classic = current.is_some_and(|current| current.contains("'classic'") || current.starts_with("none"));
+    if differs("x-queue-type") && !is_classic {
+        return Err(Error::Config(format!(
+            "it cannot be found out whether queue `{name}` on {address} is a classic queue, since RabbitMQ cuts its answer off \
+             after a name this long: give the queue a shorter name. The server says: {text}"
+        )));
+    }
+    Ok(())
 }
 
 /// The reason why the server refused a declaration.
@@ -251,7 +281,7 @@ fn parse_refusal(text: &str) -> Verdict {
     if matches!(argument, "x-queue-type" | "durable" | "auto_delete" | "exclusive") {
         return Verdict::NoQuorumQueue;
     }
-    if argument == limit::ARGUMENT && !rest.contains(": received none but") {
+    if argument == limits::ARGUMENT && !rest.contains(": received none but") {
         return Verdict::Limit;
     }
     let learned = rest

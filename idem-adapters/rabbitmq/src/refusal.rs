@@ -6,7 +6,7 @@ pub(crate) enum Refusal {
     /// Everything else: the exchange is gone, the user may not write to it, or an error of the server. It concerns all messages.
     Broker,
     /// A message is larger than the server takes.
-    TooLarge { size: usize, limit: usize },
+    TooLarge { limit: usize },
     /// Something else about one message, for example a routing key that the user may not use.
     Message,
 }
@@ -20,19 +20,16 @@ impl Refusal {
         match code {
             // The permissions of topics are checked per routing key: "access to topic 'a.b' in exchange ..".
             ACCESS_REFUSED if text.contains("access to topic ") => Self::Message,
-            PRECONDITION_FAILED => match sizes(text) {
-                Some((size, limit)) => Self::TooLarge { size, limit },
-                None => Self::Message,
-            },
+            PRECONDITION_FAILED => largest(text).map_or(Self::Message, |limit| Self::TooLarge { limit }),
             _ => Self::Broker,
         }
     }
 }
 
 /// Parses "message size 17000000 is larger than max size 16777216" (or "configured max size").
-fn sizes(text: &str) -> Option<(usize, usize)> {
-    let (size, limit) = text.split_once("message size ")?.1.split_once(" is larger than ")?;
-    Some((size.parse().ok()?, limit.split_whitespace().next_back()?.parse().ok()?))
+fn largest(text: &str) -> Option<usize> {
+    let (_, limit) = text.split_once("message size ")?.1.split_once(" is larger than ")?;
+    limit.split_whitespace().next_back()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -53,13 +50,9 @@ mod tests {
             (
                 406,
                 "PRECONDITION_FAILED - message size 17000000 is larger than configured max size 16777216",
-                Refusal::TooLarge { size: 17_000_000, limit: 16_777_216 },
+                Refusal::TooLarge { limit: 16_777_216 },
             ),
-            (
-                406,
-                "PRECONDITION_FAILED - message size 9 is larger than max size 8",
-                Refusal::TooLarge { size: 9, limit: 8 },
-            ),
+            (406, "PRECONDITION_FAILED - message size 9 is larger than max size 8", Refusal::TooLarge { limit: 8 }),
             (406, "PRECONDITION_FAILED - invalid message", Refusal::Message),
             // Nothing in these says that it is about the message.
             (403, "ACCESS_REFUSED - the node is shutting down", Refusal::Broker),

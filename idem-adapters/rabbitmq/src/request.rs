@@ -1,11 +1,57 @@
-//! The request for a queue, before it is consumed.
+//! The request for a queue, before it is consumed: its arguments and bindings.
 
 use idem_core::Error;
-use lapin::types::{FieldTable, ShortString};
+use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
 
-use crate::argument::Argument;
-use crate::bindings::Binding;
-use crate::limit;
+use crate::address::Address;
+use crate::bare::Bare;
+use crate::error::answer;
+use crate::limits;
+
+/// The value of an argument of a queue, a binding or a consumer: a string, a boolean or an integer.
+///
+/// ```no_run
+/// # use idem_rabbitmq::Argument;
+/// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
+/// // A headers exchange: both headers must match.
+/// let both: [(&str, Argument); 3] = [("x-match", "all".into()), ("region", "eu".into()), ("express", true.into())];
+/// let queue = rabbit.declare("express").argument("x-quorum-initial-group-size", 3).bind_with("by-header", "", both);
+/// let orders = queue.await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Argument(pub(crate) AMQPValue);
+
+impl From<&str> for Argument {
+    fn from(text: &str) -> Self {
+        Self(AMQPValue::LongString(text.into()))
+    }
+}
+
+impl From<String> for Argument {
+    fn from(text: String) -> Self {
+        Self(AMQPValue::LongString(text.into()))
+    }
+}
+
+impl From<bool> for Argument {
+    fn from(value: bool) -> Self {
+        Self(AMQPValue::Boolean(value))
+    }
+}
+
+impl From<i32> for Argument {
+    fn from(number: i32) -> Self {
+        Self(AMQPValue::LongInt(number))
+    }
+}
+
+impl From<i64> for Argument {
+    fn from(number: i64) -> Self {
+        Self(AMQPValue::LongLongInt(number))
+    }
+}
 
 /// The caller's knowledge about a queue before it is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +99,7 @@ impl Request {
     }
 
     pub(crate) fn argument(&mut self, name: String, value: Argument) {
-        if name == "x-queue-type" || name == limit::ARGUMENT {
+        if name == "x-queue-type" || name == limits::ARGUMENT {
             let text = format!(
                 "{name} is not an argument for .declare(..), which sets it itself: it declares a quorum queue without a \
                  delivery limit"
@@ -97,5 +143,38 @@ impl Request {
             )));
         }
         Ok(())
+    }
+}
+
+/// A binding.
+#[derive(Debug, Clone)]
+pub(crate) struct Binding {
+    pub(crate) exchange: ShortString,
+    pub(crate) routing_key: ShortString,
+    pub(crate) arguments: FieldTable,
+}
+
+/// Binds a queue. Existing bindings remain.
+pub(crate) async fn bind(bare: &mut Bare, address: &Address, name: &str, bindings: &[Binding]) -> Result<(), Error> {
+    for binding in bindings {
+        let Binding { exchange, routing_key, arguments } = binding.clone();
+        let bound = bare.bind(name, exchange, routing_key, arguments).await;
+        bound.map_err(|error| failed(address, name, binding, error))?;
+    }
+    Ok(())
+}
+
+fn failed(address: &Address, name: &str, binding: &Binding, error: lapin::Error) -> Error {
+    let Binding { exchange, routing_key, .. } = binding;
+    let what = format!("queue `{name}` cannot be bound to exchange `{exchange}` for `{routing_key}` on {address}");
+    match answer(&error) {
+        Some((AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND), text)) => Error::Config(format!(
+            "{what}: declare the exchange there, since idem declares none. The server says: {text}"
+        )),
+        Some((AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED), text)) => Error::Config(format!(
+            "{what}: grant the user `write` on the queue and `read` on the exchange, or bind it as another user. The server \
+             says: {text}"
+        )),
+        _ => Error::broker(what, error),
     }
 }

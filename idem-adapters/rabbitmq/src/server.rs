@@ -92,8 +92,7 @@ impl RabbitMq {
     /// [`may_delete_unprocessed`](Declare::may_delete_unprocessed); an
     /// exchange that it is to be bound to does not exist; or the user lacks the permission. The message names the fix.
     pub fn declare(&self, name: impl Into<String>) -> Declare {
-        let config = Arc::clone(&self.config);
-        Declare { config, name: name.into(), request: Request::new(Expected::Declared) }
+        Declare(self.existing(name.into(), Expected::Declared))
     }
 
     /// Returns an existing queue that the caller knows to be a quorum queue. Only for a user without the permission

@@ -1,31 +1,35 @@
 //! An exchange as a sink.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{self, Arc, MutexGuard, PoisonError};
 
-use idem_core::{Error, Sink, SinkError, StagedMessage};
+use idem_core::{Error, Sink, SinkConnection, SinkError, StagedMessage};
 use lapin::types::ShortString;
 use tokio::sync::Mutex;
 
-use crate::bare::{Answer, End, Publisher};
+use crate::bare::{Answer, Bare, End, Publisher};
 use crate::config::Config;
-use crate::message::{Target, encode};
-use crate::publishing::Publishing;
+use crate::message::encode;
 use crate::refusal::Refusal;
-use crate::suspects::Suspects;
+
+/// How many suspects are remembered. Further ones replace all: each is found again when the server refuses it again.
+const MOST: usize = 10_000;
 
 /// An exchange, to which a relay publishes the messages of an outbox: see [`RabbitMq::exchange`](crate::RabbitMq::exchange).
 pub struct Exchange {
     config: Arc<Config>,
     name: String,
     cloud_events: Option<String>,
-    publishing: Publishing,
+    publishing: SinkConnection<Publisher>,
     /// The size of the largest message, once the server has refused a larger one.
     limit: AtomicUsize,
-    suspects: Suspects,
+    /// The ids of messages that were unconfirmed when the server closed a channel because of one of them, and did not say
+    /// which. Each is published by itself, until it is answered.
+    suspects: sync::Mutex<HashSet<u128>>,
     /// The connection of the suspects, of which one at a time is under way. Other messages do not wait for them.
-    apart: Publishing,
+    apart: SinkConnection<Publisher>,
     single: Mutex<()>,
 }
 
@@ -35,10 +39,10 @@ impl Exchange {
             config,
             name,
             cloud_events: None,
-            publishing: Publishing::default(),
+            publishing: SinkConnection::new(Publisher::is_live),
             limit: AtomicUsize::new(usize::MAX),
-            suspects: Suspects::default(),
-            apart: Publishing::default(),
+            suspects: sync::Mutex::default(),
+            apart: SinkConnection::new(Publisher::is_live),
             single: Mutex::default(),
         }
     }
@@ -50,6 +54,15 @@ impl Exchange {
     pub fn cloud_events(mut self, source: impl Into<String>) -> Self {
         self.cloud_events = Some(source.into());
         self
+    }
+
+    /// Opens a connection in place of one that has ended. Its host is left, unless it has only refused a message.
+    fn connect(&self, ended: Option<Arc<Publisher>>) -> impl Future<Output = Result<Publisher, Error>> + Send + use<> {
+        if let Some(ended) = ended.filter(|ended| !ended.was_refused()) {
+            self.config.first.leave(ended.host);
+        }
+        let (config, exchange) = (Arc::clone(&self.config), self.name.clone());
+        async move { Bare::publish(&config, &exchange).await }
     }
 
     /// Refuses a message that is known to be too large.
@@ -77,20 +90,27 @@ impl Exchange {
                 "{answer}. Check that the exchange exists, is not internal, and that the user has the permission `write` on it; else \
                  see the server's log"
             )),
-            Refusal::TooLarge { limit, .. } => {
+            Refusal::TooLarge { limit } => {
                 self.limit.fetch_min(limit, SeqCst);
                 self.check_size(message).err().unwrap_or_else(|| SinkError::broker(answer))
             }
-            Refusal::Message if unconfirmed == 1 => {
-                // Its next attempt would disturb others as well.
-                self.suspects.add(message);
-                SinkError::message(format!("{answer} (routing key `{}`)", message.to()))
-            }
             Refusal::Message => {
-                self.suspects.add(message);
+                // Also if it was the only one: its next attempt would disturb others.
+                let mut suspects = self.suspects();
+                if suspects.len() >= MOST {
+                    suspects.clear();
+                }
+                suspects.insert(message.id().as_u128());
+                if unconfirmed == 1 {
+                    return SinkError::message(format!("{answer} (routing key `{}`)", message.to()));
+                }
                 SinkError::broker(format!("{answer}. {unconfirmed} messages were unconfirmed; each is tried by itself"))
             }
         }
+    }
+
+    fn suspects(&self) -> MutexGuard<'_, HashSet<u128>> {
+        self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn place(&self) -> String {
@@ -98,11 +118,10 @@ impl Exchange {
     }
 
     async fn send(&self, publisher: &Publisher, message: &StagedMessage) -> Result<(), SinkError> {
-        let cloud_events = self.cloud_events.as_deref();
-        let target = Target { exchange: &self.name, cloud_events, frame_max: publisher.frame_max };
-        let answer = publisher.publish(encode(message, target)?).await;
+        let encoded = encode(message, &self.name, self.cloud_events.as_deref(), publisher.frame_max)?;
+        let answer = publisher.publish(encoded).await;
         if answer.is_ok() {
-            self.suspects.remove(message);
+            self.suspects().remove(&message.id().as_u128());
         }
         match answer {
             Ok(Answer::Stored) => Ok(()),
@@ -146,37 +165,31 @@ impl Sink for Exchange {
         if self.cloud_events.as_deref() == Some("") {
             return Err(SinkError::message("the source given to .cloud_events(..) is empty: CloudEvents need one"));
         }
-        match self.publishing.open(&self.config, &self.name).await {
-            Ok(_) => Ok(()),
-            Err(error @ Error::Config(_)) => Err(SinkError::message(error)),
-            Err(error) => Err(SinkError::broker(error)),
-        }
+        self.publishing.open(|ended| self.connect(ended)).await?;
+        Ok(())
     }
 
     async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
         self.check_size(message)?;
-        if !self.suspects.has(message) {
-            let publisher = self.publishing.get(&self.config, &self.name).await?;
+        if !self.suspects().contains(&message.id().as_u128()) {
+            let publisher = self.publishing.get(|ended| self.connect(ended)).await?;
             return self.send(&publisher, message).await;
         }
         let _single = self.single.lock().await;
-        let publisher = self.apart.idle(&self.config, &self.name).await?;
+        let publisher = self.apart.get(|ended| self.connect(ended)).await?;
         self.send(&publisher, message).await
     }
 
-    /// Gives up after 5 seconds without an answer.
+    /// What is unconfirmed is answered with an error. Gives up after 5 seconds without an answer.
     async fn close(&self) {
-        self.publishing.close().await;
-        self.apart.close().await;
+        for publisher in [self.publishing.take().await, self.apart.take().await].into_iter().flatten() {
+            publisher.close().await;
+        }
     }
 }
 
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exchange")
-            .field("name", &self.name)
-            .field("config", &self.config)
-            .field("cloud_events", &self.cloud_events)
-            .finish_non_exhaustive()
+        f.debug_struct("Exchange").field("name", &self.name).field("config", &self.config).finish_non_exhaustive()
     }
 }

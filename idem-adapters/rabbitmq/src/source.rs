@@ -1,27 +1,33 @@
 //! Queues as a source of deliveries.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, DeliveryOrder, Lag, ReplayWindow, Source, SubscribeOptions};
+use futures_util::future::join_all;
+use idem_core::{BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions};
 use tokio::time::timeout;
 
 use crate::acker::RabbitMqAcker;
-use crate::bare::Bare;
-use crate::checks;
+use crate::bare::{self, Bare, Kept};
 use crate::config::Config;
 use crate::connection::Link;
-use crate::error::{self, broker, silent};
-use crate::lag::Asked;
-use crate::member::Member;
+use crate::error::{self, silent};
+use crate::lag::lag;
+use crate::member::{End, Member};
 use crate::queue_type::Found;
 use crate::request::Request;
-use crate::single::Taken;
-use crate::subscription::{DRAIN, SUBSCRIBE, Subscription};
-use crate::wide::End;
+use crate::unreadable;
+
+/// The longest time that an unresponsive broker can delay a shutdown.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// The time limit for all requests for one queue and its subscription. lapin waits forever for an answer if its
+/// connection is lost.
+const SUBSCRIBE: Duration = Duration::from_secs(60);
 
 /// A quorum queue of a RabbitMQ server, returned by [`RabbitMq::queue`](crate::RabbitMq::queue) or
 /// [`RabbitMq::declare`](crate::RabbitMq::declare); or several queues joined by [`and`](Self::and).
@@ -36,23 +42,84 @@ use crate::wide::End;
 /// # Ok(()) }
 /// ```
 pub struct Queue {
-    pub(crate) config: Arc<Config>,
+    config: Arc<Config>,
     /// The names of all queues.
-    pub(crate) name: Arc<str>,
+    name: Arc<str>,
     /// At least one. Declared before `link`, so that it is dropped first.
-    pub(crate) members: Vec<Member>,
+    members: Vec<Member>,
     link: Option<Link>,
     subscription: Option<Subscription>,
+    /// Whether lapin closed the last connection at a message that it cannot parse.
+    is_unreadable: bool,
+    /// The messages that lapin cannot parse, which come before all others.
+    unreadable: VecDeque<(Delivery, RabbitMqAcker)>,
+    /// Their connections. They last until all of these messages are settled or the source is closed.
+    kept: Vec<Weak<Kept>>,
     /// The member to poll first for the next delivery.
     turn: usize,
-    asked: Asked,
+}
+
+/// The state of one subscription, made by `subscribe`.
+#[derive(Clone, Copy)]
+struct Subscription {
+    /// Whether it may still return deliveries.
+    live: bool,
+    /// Whether the deliveries of each queue share an ordering key.
+    ordered: bool,
+    /// The index of the host that it is connected to.
+    host: usize,
 }
 
 impl Queue {
     pub(crate) fn new(config: Arc<Config>, name: String, request: Request, found: Found) -> Self {
         let member = Member::new(name, request, found);
-        let (name, asked) = (Arc::clone(&member.name), Asked::default());
-        Self { config, name, members: vec![member], link: None, subscription: None, turn: 0, asked }
+        let name = Arc::clone(&member.name);
+        Self {
+            config,
+            name,
+            members: vec![member],
+            link: None,
+            subscription: None,
+            is_unreadable: false,
+            unreadable: VecDeque::new(),
+            kept: Vec::new(),
+            turn: 0,
+        }
+    }
+
+    /// Adds another queue of the same server, for one worker on one connection. Each delivery has its own queue's name
+    /// as its source.
+    ///
+    /// Each queue has its own prefetch, which limits its unsettled deliveries, and the queues take turns: a backlog in
+    /// one does not delay the others. With an order, the deliveries of each queue share an ordering key. If one queue
+    /// cannot be consumed, the worker resubscribes to all of them.
+    ///
+    /// ```no_run
+    /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
+    /// let both = rabbit.queue("orders").await?.and(rabbit.declare("refunds").await?)?;
+    /// # let _ = both;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the queues come from different [`RabbitMq`](crate::RabbitMq)s, or one is added twice.
+    pub fn and(mut self, mut other: Self) -> Result<Self, Error> {
+        if !Arc::ptr_eq(&self.config, &other.config) {
+            return Err(Error::Config(format!(
+                "queues `{}` and `{}` belong to different connections, but a worker has one: make both by the same RabbitMq",
+                self.name, other.name
+            )));
+        }
+        self.members.append(&mut other.members);
+        let mut names: Vec<_> = self.members.iter().map(|member| &*member.name).collect();
+        let joined = names.join(", ");
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::Config(format!("queue `{}` is given twice to one worker: give it once", twice[0])));
+        }
+        self.name = joined.into();
+        Ok(self)
     }
 
     /// Returns the queues and their address, for errors.
@@ -63,26 +130,50 @@ impl Queue {
         }
     }
 
-    fn ended(&self, place: &str, source: impl Into<BoxError>) -> BoxError {
-        broker(format!("the subscription to {place} has ended"), source).into()
+    /// Refuses options that RabbitMQ cannot support, whatever the queues are.
+    fn check(&self, options: &SubscribeOptions) -> Result<(), Error> {
+        let (config, order) = (&self.config, options.order);
+        if !matches!(order, DeliveryOrder::None | DeliveryOrder::Queue) {
+            return Err(Error::Config(format!(
+                "RabbitMQ has neither partitions nor keys, so it cannot keep the order {order:?} of {}: ask for \
+                 DeliveryOrder::Queue, or for DeliveryOrder::None; messages that need no order among each other can go to \
+                 different queues",
+                self.place()
+            )));
+        }
+        if options.handler_timeout > config.consumer_timeout / 2 {
+            tracing::warn!(
+                queue = %self.name,
+                handler_timeout = ?options.handler_timeout,
+                consumer_timeout = ?config.consumer_timeout,
+                "RabbitMQ takes deliveries back that are unsettled for longer than its consumer timeout, and a delivery \
+                 may have to wait before its handler runs: raise consumer_timeout on the server (and say so by \
+                 .consumer_timeout), or lower the handler timeout"
+            );
+        }
+        Ok(())
     }
 
-    /// Handles a message that lapin cannot parse: switches all members to one message at a time and returns the error.
-    fn unreadable(&mut self, tag: u64, max_unsettled: u16, error: lapin::Error) -> BoxError {
-        for member in self.members.iter_mut().filter(|member| member.is_by_lapin()) {
-            member.take_singly(max_unsettled);
+    fn ended(&self, place: &str, source: impl Into<BoxError>) -> BoxError {
+        Error::broker(format!("the subscription to {place} has ended"), source).into()
+    }
+
+    /// Takes the messages that lapin cannot parse out of the queues. The client's error does not say which queue had one.
+    async fn take_out(&mut self, options: &SubscribeOptions) -> Result<(), BoxError> {
+        let (ordered, count) = (options.order == DeliveryOrder::Queue, options.max_unsettled);
+        self.kept.retain(|kept| kept.strong_count() > 0);
+        for (at, member) in self.members.iter_mut().enumerate() {
+            let arguments = member.request.consumer.clone();
+            let (kept, taken) = unreadable::take_out(&self.config, &member.name, count, arguments, ordered).await?;
+            self.kept.push(kept);
+            let key = ordered.then_some(at as u64);
+            self.unreadable.extend(taken.into_iter().map(|(delivery, acker)| (delivery.with_ordering_key(key), acker)));
         }
-        tracing::error!(
-            queue = %self.name,
-            delivery_tag = tag + 1,
-            "lapin cannot parse a message; messages are taken one at a time until it has left the queue, so that no \
-             other message is returned"
-        );
-        error::unreadable(&self.place(), error).into()
+        Ok(())
     }
 
     /// Returns the next delivery of any member, and the index of that member. Cancel safe.
-    async fn any(&mut self) -> (usize, Result<Taken, End>) {
+    async fn any(&mut self) -> (usize, Result<(Delivery, RabbitMqAcker), End>) {
         let (members, turn) = (&mut self.members, &mut self.turn);
         let any = poll_fn(|context| {
             for step in 0..members.len() {
@@ -106,36 +197,46 @@ impl Queue {
 
     /// Returns the next delivery. Cancel safe.
     async fn take(&mut self) -> Result<(Delivery, RabbitMqAcker), BoxError> {
-        loop {
-            let Some(subscription) = self.subscription.filter(|subscription| subscription.live) else {
-                return Err(self.ended(&self.place(), "it has no subscription: call subscribe first"));
-            };
-            match self.any().await {
-                (at, Ok(Some((delivery, acker)))) => {
-                    let key = subscription.ordered.then_some(at as u64);
-                    return Ok((delivery.with_ordering_key(key), acker));
-                }
-                (at, Ok(None)) => self.widen(at, subscription.max_unsettled).await?,
-                (_, Err(End::Unreadable { tag, error })) => {
-                    return Err(self.unreadable(tag, subscription.max_unsettled, error));
-                }
-                (at, Err(End::Other(error))) => {
-                    return Err(self.ended(&self.members[at].place(&self.config.address), error));
-                }
+        let Some(subscription) = self.subscription.filter(|subscription| subscription.live) else {
+            return Err(self.ended(&self.place(), "it has no subscription: call subscribe first"));
+        };
+        if let Some(taken) = self.unreadable.pop_front() {
+            return Ok(taken);
+        }
+        match self.any().await {
+            (at, Ok((delivery, acker))) => {
+                let key = subscription.ordered.then_some(at as u64);
+                Ok((delivery.with_ordering_key(key), acker))
             }
+            (_, Err(End::Unreadable { tag, error })) => {
+                self.is_unreadable = true;
+                tracing::error!(
+                    queue = %self.name,
+                    delivery_tag = tag + 1,
+                    "lapin cannot parse a message; it is taken out of the queue before the next subscription"
+                );
+                Err(error::unreadable(&self.place(), error).into())
+            }
+            (at, Err(End::Other(error))) => Err(self.ended(&self.members[at].place(&self.config.address), error)),
         }
     }
 
-    /// Subscribes a member on lapin's connection again. Cancel safe.
-    async fn widen(&mut self, at: usize, max_unsettled: u16) -> Result<(), BoxError> {
-        let link = match self.link.take() {
-            Some(link) => link,
-            None => Link::open(&self.config, &self.name).await?,
+    /// Ends the subscription. Messages that lapin cannot parse and that were handed out can still be settled.
+    async fn leave(&mut self) {
+        self.subscription = None;
+        self.unreadable.clear();
+        // Take all first, so that none is left behind if the timeout expires before its turn.
+        let link = self.link.take();
+        let subscriptions: Vec<_> = self.members.iter_mut().filter_map(Member::leave).collect();
+        let close = async {
+            for subscription in subscriptions {
+                subscription.close().await;
+            }
+            if let Some(link) = link {
+                link.close().await;
+            }
         };
-        self.asked.set(&link.connection);
-        let link = self.link.insert(link);
-        let widened = timeout(SUBSCRIBE, self.members[at].widen(&self.config, link, max_unsettled)).await;
-        Ok(widened.map_err(|_| silent(SUBSCRIBE))??)
+        let _ = timeout(DRAIN, close).await;
     }
 
     /// Subscribes to each queue.
@@ -143,12 +244,6 @@ impl Queue {
         let link = self.link.insert(link);
         for member in &mut self.members {
             member.subscribe(&self.config, link, options.max_unsettled).await?;
-        }
-        self.asked.set(&link.connection);
-        if self.members.iter().all(Member::is_narrow)
-            && let Some(link) = self.link.take()
-        {
-            link.close().await;
         }
         Ok(())
     }
@@ -169,20 +264,29 @@ impl Source for Queue {
     /// Checks each queue again each time: it may have been recreated with other arguments. One that is gone is an error, also
     /// if it was declared: its messages are lost.
     async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
-        checks::check(&self.config, &self.name, &self.place(), &options)?;
-        self.close().await;
+        self.check(&options)?;
+        self.leave().await;
         let limit = SUBSCRIBE.saturating_mul(u32::try_from(self.members.len()).unwrap_or(u32::MAX));
         let mut bare = Bare::open(&self.config).await?;
-        let looked = timeout(limit, checks::look(&self.config, &mut self.members, &mut bare, options.order)).await;
-        if let Err(error) = looked.unwrap_or_else(|_| Err(silent(limit))) {
-            self.config.first.leave(bare.host);
+        let host = bare.host;
+        let looked = timeout(limit, async {
+            for member in &mut self.members {
+                member.look(&self.config, &mut bare, options.order).await?;
+            }
+            bare.close().await;
+            if self.is_unreadable {
+                self.take_out(&options).await?;
+            }
+            Ok::<_, BoxError>(())
+        });
+        if let Err(error) = looked.await.unwrap_or_else(|_| Err(silent(limit).into())) {
+            self.config.first.leave(host);
             return Err(error);
         }
-        bare.close().await;
         let link = Link::open(&self.config, &self.name).await?;
         let host = link.host;
         let subscribed = timeout(limit, self.subscribe(link, &options)).await;
-        if let Err(error) = subscribed.unwrap_or_else(|_| Err(silent(limit))) {
+        if let Err(error) = subscribed.unwrap_or_else(|_| Err(silent(limit).into())) {
             self.config.first.leave(host);
             self.close().await;
             return Err(error);
@@ -191,7 +295,8 @@ impl Source for Queue {
             self.members.iter_mut().for_each(Member::warn_if_new);
         }
         let ordered = options.order == DeliveryOrder::Queue;
-        self.subscription = Some(Subscription { live: true, ordered, max_unsettled: options.max_unsettled, host });
+        self.subscription = Some(Subscription { live: true, ordered, host });
+        self.is_unreadable = false;
         Ok(())
     }
 
@@ -221,16 +326,9 @@ impl Source for Queue {
         self.members.len()
     }
 
-    /// A queue from which one message at a time is taken has room for one. A message that is held meanwhile is not
-    /// released: the queue would deliver it again before all others.
-    fn room(&self) -> Option<usize> {
-        let most = usize::from(self.subscription?.max_unsettled);
-        let room = |member: &Member| if member.takes_singly() { 1 } else { most };
-        Some(self.members.iter().map(room).sum())
-    }
-
     fn lag(&self) -> Option<Lag> {
-        Some(self.asked.lag(self.members.iter().map(|member| Arc::clone(&member.name)).collect()))
+        let connection = Arc::downgrade(&self.link.as_ref()?.connection);
+        Some(lag(connection, self.members.iter().map(|member| Arc::clone(&member.name)).collect()))
     }
 
     async fn next(&mut self) -> Result<(Delivery, RabbitMqAcker), BoxError> {
@@ -248,10 +346,11 @@ impl Source for Queue {
     async fn drain(&mut self) {
         let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live) else { return };
         subscription.live = false;
+        self.unreadable.clear();
         let drained = timeout(DRAIN, async {
             for member in &mut self.members {
                 if let Err(error) = member.drain().await {
-                    tracing::debug!(queue = %member.name, error, "prefetched messages return when the connection closes");
+                    tracing::debug!(queue = %member.name, %error, "prefetched messages return when the connection closes");
                 }
             }
         });
@@ -260,29 +359,16 @@ impl Source for Queue {
 
     /// Gives up after 10 seconds without an answer. The heartbeat then ends the connection.
     async fn close(&mut self) {
-        self.subscription = None;
-        // Take all first, so that none is left behind if the timeout expires before its turn.
-        let link = self.link.take();
-        let subscriptions: Vec<_> = self.members.iter_mut().filter_map(Member::leave).collect();
-        let close = async {
-            for subscription in subscriptions {
-                subscription.close().await;
-            }
-            if let Some(link) = link {
-                link.close().await;
-            }
-        };
-        let _ = timeout(DRAIN, close).await;
+        let kept: Vec<_> = self.kept.drain(..).filter_map(|kept| kept.upgrade()).collect();
+        // Together: all are taken at once, so that none is left behind if this future is dropped.
+        let ended = timeout(DRAIN, join_all(kept.iter().map(|kept| bare::end(kept))));
+        let _ = tokio::join!(ended, self.leave());
     }
 }
 
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue")
-            .field("name", &self.name)
-            .field("config", &self.config)
-            .field("open", &self.subscription.is_some_and(|subscription| subscription.live))
-            .finish_non_exhaustive()
+        f.debug_struct("Queue").field("name", &self.name).field("config", &self.config).finish_non_exhaustive()
     }
 }
 
@@ -294,12 +380,27 @@ mod tests {
     use crate::RabbitMq;
     use crate::request::Expected;
 
+    fn queue() -> Queue {
+        let options = RabbitMq::options("amqp://u:s3ntinel@h").consumer_timeout(Duration::from_secs(60));
+        let found = Found { arguments: FieldTable::default(), is_new: false };
+        let config = Arc::new(options.config().unwrap());
+        Queue::new(config, "orders".to_owned(), Request::new(Expected::Existing), found)
+    }
+
+    #[test]
+    fn a_handler_timeout_near_the_consumer_timeout_is_warned_about() {
+        for (seconds, warned) in [(30, false), (31, true)] {
+            let (text, subscriber) = idem_conformance::captured();
+            let options = SubscribeOptions::new("billing", 1).with_handler_timeout(Duration::from_secs(seconds));
+            tracing::subscriber::with_default(subscriber, || queue().check(&options)).unwrap();
+            let text = text.to_string();
+            assert_eq!(text.contains("WARN") && text.contains("orders"), warned, "{text}");
+        }
+    }
+
     #[test]
     fn a_queue_shows_no_password() {
-        let config = Arc::new(RabbitMq::options("amqp://u:s3ntinel@h").config().unwrap());
-        let request = Request::new(Expected::Existing);
-        let queue =
-            Queue::new(config, "orders".to_owned(), request, Found { arguments: FieldTable::default(), is_new: false });
+        let queue = queue();
         let ended = queue.ended(&queue.place(), "so");
         for text in [format!("{queue:?}"), ended.to_string(), format!("{ended:?}")] {
             assert!(text.contains("orders") && !text.contains("s3ntinel"), "{text}");

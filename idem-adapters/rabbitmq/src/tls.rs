@@ -15,15 +15,6 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Returns the name of the option that was set, for errors.
-    pub(crate) fn given(&self) -> Option<&'static str> {
-        match self {
-            Self { ca: Some(_), .. } => Some("a CA"),
-            Self { client: Some(_), .. } => Some("a client certificate"),
-            _ => None,
-        }
-    }
-
     /// Returns a connector that requires a certificate from a trusted authority for the host name.
     pub(crate) fn connector(&self) -> Result<RustlsConnector, Error> {
         let roots = match &self.ca {

@@ -9,7 +9,8 @@ use idem_core::{Outgoing, Relay, Sink, SinkError, StagedMessage};
 
 use crate::soon;
 use crate::store::World;
-use idem_test::{MemorySink, Reply};
+use idem_test::tap::SinkTap;
+use idem_test::{MemorySink, Reply, TappedSink};
 
 use super::line::{Line, message, text, texts};
 
@@ -143,31 +144,16 @@ pub async fn messages_that_never_get_an_answer_do_not_stop_their_destination<W: 
     relay.crash().await;
 }
 
-/// A client that gives up by itself, a while before the relay would.
-struct GivesUp {
-    within: MemorySink,
-    after: Duration,
-}
+/// A client gives up by itself after this time, a while before the relay would.
+struct GivesUp(Duration);
 
-impl Sink for GivesUp {
-    fn system(&self) -> &'static str {
-        "memory"
-    }
-
-    fn name(&self) -> &str {
-        "gives up"
-    }
-
-    async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
-        let answer = self.within.publish(message).await;
+impl SinkTap for GivesUp {
+    async fn publish<K: Sink>(&self, sink: &K, message: &StagedMessage) -> Result<(), SinkError> {
+        let answer = sink.publish(message).await;
         if answer.is_err() {
-            tokio::time::sleep(self.after).await;
+            tokio::time::sleep(self.0).await;
         }
         answer
-    }
-
-    async fn close(&self) {
-        self.within.close().await;
     }
 }
 
@@ -177,7 +163,7 @@ pub async fn a_destination_at_which_the_client_gives_up_stops_no_other<W: World>
     line.sink.on_publish(|message| if message.to() == "down" { Reply::Away } else { Reply::Confirm });
     line.stage((0..600).map(|n| to("down", n))).await;
     line.stage((0..20).map(|n| message(format!("good {n}")))).await;
-    let sink = GivesUp { within: line.sink.clone(), after: Duration::from_secs(2) };
+    let sink = TappedSink::new(line.sink.clone(), GivesUp(Duration::from_secs(2)));
     let relay = Relay::new("billing", line.store.clone(), sink).concurrency(20);
     let relay = relay.poll_interval(Duration::from_millis(20)).publish_timeout(Duration::from_secs(3));
     let relay = line.start_with(relay);

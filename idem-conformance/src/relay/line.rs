@@ -100,7 +100,7 @@ impl<W: World> Line<W> {
         self.store.stage(&mut txn, self.outbox, messages, Vec::new());
         let done = self.store.commit(txn).await;
         assert!(matches!(done, CommitResult::Done), "{done:?}");
-        self.store.facts().bell.ring();
+        self.store.facts().notifier.notify();
     }
 
     /// Starts a relay to the sink of this line.
@@ -157,7 +157,7 @@ impl<W: World> Line<W> {
 
     /// The messages that have still to be published.
     pub(super) async fn waiting(&self) -> Vec<OutboxRow> {
-        self.store.read_outbox(self.outbox, OutboxRead::ALL).await.unwrap().rows
+        self.store.read_outbox(self.outbox, &OutboxRead::ALL).await.unwrap().rows
     }
 
     /// Asks for the lease under a token.

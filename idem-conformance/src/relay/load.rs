@@ -103,6 +103,34 @@ pub async fn a_relay_in_which_too_many_messages_wait_goes_on<W: World>(world: W)
     relay.stop().await.unwrap();
 }
 
+/// They were refused, and are published again at the same time. No more of them are read than take 64 MiB, and one more.
+pub async fn large_messages_whose_time_has_come_do_not_fill_the_memory<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (tried, hanging) = (Arc::new(Mutex::new(HashSet::new())), Arc::new(AtomicUsize::new(0)));
+    let seen = tried.clone();
+    line.sink.on_publish(move |message| {
+        seen.lock().unwrap().insert(message.id());
+        Reply::Refuse("not now".to_owned())
+    });
+    for _ in 0..4 {
+        line.stage([Outgoing::new("orders", vec![b'x'; 22 * 1024 * 1024])]).await;
+    }
+    let retry = idem_core::RetryPolicy::new().max_attempts(100).min_delay(Duration::from_secs(1)).factor(1.0);
+    let relay = line.relay(line.store.clone(), line.sink.clone()).retry(retry).publish_timeout(Duration::from_secs(60));
+    let relay = line.start_with(relay);
+    soon(line.sink.wait_for(|_| tried.lock().unwrap().len() == 4)).await;
+    let hung = hanging.clone();
+    line.sink.on_publish(move |_| {
+        hung.fetch_add(1, SeqCst);
+        Reply::Hang
+    });
+    soon(line.sink.wait_for(|_| hanging.load(SeqCst) >= 3)).await;
+    // There is no signal that the last one is not read. Its time has come by then.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(hanging.load(SeqCst), 3);
+    relay.crash().await;
+}
+
 /// A refusal is charged, and the answer of the database is lost: it is recorded again, and no attempt is lost by that.
 pub async fn a_record_without_an_answer_costs_no_attempt<W: World>(world: W) {
     let line = Line::new(world).await;

@@ -29,7 +29,7 @@ macro_rules! relay_suite {
         $crate::__suite! { <$world as $crate::relay::World>::make(), relay:
             // order
             staged_messages_are_published_and_deleted
-            a_relay_is_woken_by_the_bell
+            a_relay_is_woken_by_the_notifier
             messages_of_a_key_leave_in_order_and_one_at_a_time
             a_refused_message_keeps_its_key_and_no_other
             many_refused_keys_stop_no_other
@@ -81,6 +81,7 @@ macro_rules! relay_suite {
             a_relay_that_was_paused_publishes_nothing_twice
             many_messages_without_an_answer_stop_no_other
             a_relay_in_which_too_many_messages_wait_goes_on
+            large_messages_whose_time_has_come_do_not_fill_the_memory
             a_database_that_refuses_reads_is_seldom_asked
             a_delete_without_an_answer_makes_no_copy
             a_record_without_an_answer_costs_no_attempt

@@ -3,47 +3,29 @@
 use std::time::Duration;
 
 use idem_core::store::OutboxRows;
-use idem_core::{Relay, Sink, SinkError, StagedMessage};
+use idem_core::{Relay, Sink, SinkError};
 use tokio::sync::watch;
 
 use crate::soon;
 use crate::store::World;
-use idem_test::MemorySink;
+use idem_test::TappedSink;
+use idem_test::tap::SinkTap;
 
 use super::line::{Line, Running, message};
 
-/// A sink that cannot be opened until the test says so.
-#[derive(Clone)]
-struct Late {
-    within: MemorySink,
-    open: watch::Receiver<bool>,
-}
+/// A sink cannot be opened until the test says so.
+struct Late(watch::Receiver<bool>);
 
-impl Sink for Late {
-    fn system(&self) -> &'static str {
-        "memory"
-    }
-
-    fn name(&self) -> &str {
-        "late"
-    }
-
-    async fn open(&self) -> Result<(), SinkError> {
-        if *self.open.borrow() { Ok(()) } else { Err(SinkError::broker("the broker is away")) }
-    }
-
-    async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
-        self.within.publish(message).await
-    }
-
-    async fn close(&self) {
-        self.within.close().await;
+impl SinkTap for Late {
+    async fn open<K: Sink>(&self, sink: &K) -> Result<(), SinkError> {
+        let is_there = *self.0.borrow();
+        if is_there { sink.open().await } else { Err(SinkError::broker("the broker is away")) }
     }
 }
 
 impl<W: World> Line<W> {
     fn start_late(&self, open: &watch::Sender<bool>) -> Running {
-        let sink = Late { within: self.sink.clone(), open: open.subscribe() };
+        let sink = TappedSink::new(self.sink.clone(), Late(open.subscribe()));
         let relay = Relay::new("billing", self.store.clone(), sink).poll_interval(Duration::from_millis(20));
         self.start_with(relay.lease_duration(Duration::from_millis(500)))
     }

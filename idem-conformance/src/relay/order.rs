@@ -32,7 +32,7 @@ pub async fn staged_messages_are_published_and_deleted<W: World>(world: W) {
 }
 
 /// It does not wait for its next poll.
-pub async fn a_relay_is_woken_by_the_bell<W: World>(world: W) {
+pub async fn a_relay_is_woken_by_the_notifier<W: World>(world: W) {
     let line = Line::new(world).await;
     let relay = line.relay(line.store.clone(), line.sink.clone());
     let relay = line.start_with(relay.poll_interval(std::time::Duration::from_secs(600)));

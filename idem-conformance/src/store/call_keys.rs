@@ -91,7 +91,7 @@ pub async fn the_name_of_a_call_is_that_of_its_first_take<W: World>(world: W) {
 pub async fn a_row_that_is_left_to_its_call_keeps_the_key_that_it_has<W: World>(world: W) {
     let stage = Stage::new(world).await;
     store(&stage, "a").await;
-    assert_eq!(stage.store.release_calls(&[stage.handler]).await.unwrap(), LeftCalls::new(1, 0));
+    assert_eq!(stage.store.release_calls(&[stage.handler]).await.unwrap(), LeftCalls { released: 1, in_doubt: 0 });
     let ordinary = stage.take_one(RowKind::Ordinary).await;
     let left = RowResult::LeftToCall { provider_key: Uuid::new_v4() };
     assert!(stage.store.record_result(&ordinary, &left).await.unwrap());

@@ -75,10 +75,7 @@ pub async fn a_call_that_is_made_due_is_within_the_bound<W: World>(world: W) {
 
 /// As that of a take: the call that follows a question loses nothing by the wait.
 pub async fn a_renewed_lease_of_a_call_begins_once_it_has_the_connection<W: World>(world: W) {
-    if W::FEATURES.concurrent {
-        return;
-    }
-    let stage = Stage::new(world).await;
+    let Some(stage) = Stage::new_if(!W::FEATURES.concurrent, world).await else { return };
     let row = taken(&stage).await;
     let held = stage.begin().await;
     let mut dated = pin!(stage.store.date_call(&row, LEASE));

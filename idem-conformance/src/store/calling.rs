@@ -64,13 +64,13 @@ pub(super) async fn resolve<W: World>(stage: &Stage<W>, row: &Row, resolution: &
     stage.store.resolve("billing", row.id, Some(row.provider_key.unwrap()), resolution).await.unwrap()
 }
 
-/// Whether any statement of ordinary rows or suspects finds a row.
+/// Whether any statement of ordinary rows or orphaned rows finds a row.
 pub(super) async fn is_seen<W: World>(stage: &Stage<W>) -> bool {
     let due = stage.store.poll_due(&[stage.handler], Duration::ZERO, LookBack::default()).await.unwrap();
     let crashed = stage.store.dead_letter_crashed(&[stage.handler], Duration::ZERO).await.unwrap();
     let mut taken = Vec::new();
-    for kind in [RowKind::Ordinary, RowKind::Suspect, RowKind::Alone] {
+    for kind in [RowKind::Ordinary, RowKind::Orphan, RowKind::Alone] {
         taken.extend(stage.take(kind).await);
     }
-    due.ordinary || due.suspect || due.alone || due.crashed || !crashed.is_empty() || !taken.is_empty()
+    due.ordinary || due.orphan || due.alone || due.crashed || !crashed.is_empty() || !taken.is_empty()
 }

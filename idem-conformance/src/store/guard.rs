@@ -1,7 +1,7 @@
 //! The guard: a commit succeeds only if the transaction is still the one that made the claim.
 
 use idem_core::Reason;
-use idem_core::store::{CommitResult, InboxRows, RollbackResult, RowKind, Transactions};
+use idem_core::store::{CommitResult, Fate, InboxRows, RowKind, Transactions};
 
 use super::stage::{Stage, committed};
 use super::world::World;
@@ -158,12 +158,11 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
 /// A handler ended the transaction and then failed: the rollback result shows whether its claim was committed.
 pub async fn a_rollback_tells_how_the_handler_ended_the_transaction<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let commit =
-        if W::FEATURES.refuses_commit { RollbackResult::CommitRefused } else { RollbackResult::CommittedEarly };
+    let commit = if W::FEATURES.refuses_commit { Fate::CommitRefused } else { Fate::CommittedEarly };
     // A database that rolls back by itself, for example when it is full, cannot tell a ROLLBACK from that.
-    let ended = if W::FEATURES.errors_abort { RollbackResult::Ended } else { RollbackResult::RolledBack };
+    let ended = if W::FEATURES.errors_abort { Fate::Ended } else { Fate::RolledBack };
     let abuses = [
-        ("SELECT 1", RollbackResult::RolledBack),
+        ("SELECT 1", Fate::RolledBack),
         ("ROLLBACK", ended),
         ("ROLLBACK; BEGIN", ended),
         ("COMMIT", commit),
@@ -174,7 +173,7 @@ pub async fn a_rollback_tells_how_the_handler_ended_the_transaction<W: World>(wo
         stage.effect(&mut txn, key).await;
         let _ = stage.execute(&mut txn, abuse).await;
         assert_eq!(stage.store.rollback(txn).await.unwrap(), expected, "{abuse}");
-        let stands = expected == RollbackResult::CommittedEarly;
+        let stands = expected == Fate::CommittedEarly;
         assert_eq!((stage.effects(key).await, stage.is_dated(key).await), (i64::from(stands), stands), "{abuse}");
     }
     stage.process("after").await;

@@ -34,19 +34,6 @@ pub async fn another_fingerprint_is_another_row<W: World>(world: W) {
     assert_eq!((stage.scheduled().await.len(), stage.dead().await.len()), (1, 2));
 }
 
-/// A copy of a dead letter is counted; a copy of a scheduled message is not. Neither creates a row.
-pub async fn count_duplicate_counts_dead_rows_only<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    stage.schedule("scheduled").await;
-    stage.dead_letter("dead", Reason::Permanent).await;
-    for identity in [stage.id("scheduled"), stage.id("dead"), stage.message("dead", "another"), stage.id("nothing")] {
-        let mut txn = stage.begin().await;
-        stage.store.count_duplicates(&mut txn, &[&identity]).await.unwrap();
-        committed(stage.commit(txn).await);
-    }
-    assert_eq!((stage.one_scheduled().await.deliveries, stage.one_dead().await.deliveries), (1, 2));
-}
-
 /// Only scheduled and due rows of the given handlers are taken.
 pub async fn take_takes_what_is_due_for_these_handlers<W: World>(world: W) {
     let stage = Stage::new(world).await;
@@ -169,9 +156,9 @@ pub async fn a_taken_row_is_due_again_after_its_lease<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     let first = stage.take_one(RowKind::Ordinary).await;
-    assert!(stage.take(RowKind::Suspect).await.is_empty(), "not before the lease has ended");
+    assert!(stage.take(RowKind::Orphan).await.is_empty(), "not before the lease has ended");
     stage.end_leases().await;
-    let second = stage.take_one(RowKind::Suspect).await;
+    let second = stage.take_one(RowKind::Orphan).await;
     assert_eq!((second.id, second.crash_count), (first.id, 2));
     assert_ne!(second.locked_by, first.locked_by);
 }
@@ -194,14 +181,11 @@ pub async fn taken_finds_what_a_take_has_taken<W: World>(world: W) {
 /// The lease covers only the wait before the start: a running row is locked, so `take`, `poll_due` and
 /// `dead_letter_crashed` skip it.
 pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let stage = Stage::new(world).await;
+    let Some(stage) = Stage::new_if(W::FEATURES.concurrent, world).await else { return };
     stage.schedule("a").await;
     stage.take_one(RowKind::Ordinary).await;
     stage.rows_earlier(LEASE * 10).await;
-    let row = stage.take_one(RowKind::Suspect).await;
+    let row = stage.take_one(RowKind::Orphan).await;
     stage.rows_earlier(LEASE * 10).await;
     let inbox = stage.world.own("inbox_messages");
     // One that may be started again, and one that has used up its starts.
@@ -209,7 +193,7 @@ pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
         stage.world.run(&format!("UPDATE {inbox} SET crash_count = {starts}")).await;
         let running = stage.started(&row).await;
 
-        assert!(stage.take(RowKind::Suspect).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
+        assert!(stage.take(RowKind::Orphan).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
         assert!(stage.take(RowKind::Ordinary).await.is_empty());
         assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap().len(), 0);
         let due = stage.store.poll_due(&[stage.handler], LEASE, LookBack::default()).await.unwrap();
@@ -259,7 +243,7 @@ pub async fn poll_due_reports_pending_work<W: World>(world: W) {
             .await;
     };
     due(1, Duration::from_secs(1)).await;
-    assert_eq!(found().await, DueRows { suspect: true, ..DueRows::default() });
+    assert_eq!(found().await, DueRows { orphan: true, ..DueRows::default() });
     due(3, Duration::from_secs(1)).await;
     assert_eq!(found().await, DueRows { alone: true, ..DueRows::default() });
     due(4, LEASE).await;
@@ -278,7 +262,7 @@ pub async fn stats_count_rows<W: World>(world: W) {
     stage.dead_letter("y", Reason::Permanent).await;
     let now = stats().await;
     assert_eq!((now.scheduled, now.dead, now.oldest_due), (1, 2, None));
-    stage.schedule("suspect").await;
+    stage.schedule("orphan").await;
     // Its process ends.
     stage.take_one(RowKind::Ordinary).await;
     stage.schedule("due").await;

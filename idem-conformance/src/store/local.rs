@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::stage::{ABUSES, Stage, committed, settled};
 use super::world::World;
 
-/// The payload of a message with this text. Some are too large to travel with COMMIT.
+/// The payload of a message with this text. Some are large.
 type Form = fn(&str) -> String;
 
 const FORMS: [(&str, Form); 2] = [("small", |text| text.to_owned()), ("large", |text| format!("{text:20000}"))];
@@ -126,10 +126,7 @@ pub async fn nothing_local_survives_a_transaction_that_its_handler_ended<W: Worl
 /// It waits for another transaction that claims its key. If that commits, nothing is committed here, and a new transaction
 /// finds the claim; if it rolls back, or holds the key for too long, nothing is lost either.
 pub async fn a_local_message_waits_for_a_claim_that_is_not_committed<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    if !W::FEATURES.concurrent {
-        return;
-    }
+    let Some(stage) = Stage::new_if(W::FEATURES.concurrent, world).await else { return };
     let retried = |done: &CommitResult| matches!(done, CommitResult::Retry(_));
     for (kind, form) in FORMS {
         for ends in ["commit", "roll back", "hold"] {
@@ -172,10 +169,7 @@ pub async fn a_local_message_waits_for_a_claim_that_is_not_committed<W: World>(w
 /// What is deferred to the COMMIT, such as a foreign key, runs under the lock timeout that the handler has left, and not
 /// under that of the claims.
 pub async fn what_is_deferred_to_the_commit_waits_behind_local_messages<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    if !W::FEATURES.concurrent {
-        return;
-    }
+    let Some(stage) = Stage::new_if(W::FEATURES.concurrent, world).await else { return };
     let (parents, children) = (stage.world.name("parents"), stage.world.name("children"));
     stage.world.run(&format!("CREATE TABLE {parents} (id INTEGER PRIMARY KEY)")).await;
     let references = format!("parent INTEGER NOT NULL REFERENCES {parents} (id) DEFERRABLE INITIALLY DEFERRED");

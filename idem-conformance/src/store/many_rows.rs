@@ -34,16 +34,9 @@ pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
         let row = scheduled.iter().chain(&dead).find(|row| row.id == number).unwrap();
         assert_eq!(row.identity, *id, "the ids are in the order of the rows");
     }
-    // Two copies of the dead row, and one of a row that is not a dead letter.
-    let mut txn = stage.begin().await;
-    stage.store.count_duplicates(&mut txn, &[&ids[2], &ids[2], &ids[0]]).await.unwrap();
-    committed(stage.commit(txn).await);
-    let counted = async || {
-        let mut rows = stage.scheduled().await;
-        rows.extend(stage.dead().await);
-        ids.each_ref().map(|id| rows.iter().find(|row| row.identity == *id).unwrap().deliveries)
-    };
-    assert_eq!(counted().await, [1, 1, 3, 2]);
+    let counted =
+        ids.each_ref().map(|id| scheduled.iter().chain(&dead).find(|row| row.identity == *id).unwrap().deliveries);
+    assert_eq!(counted, [1, 1, 1, 2]);
 
     for (n, state) in states.iter().enumerate().take(3) {
         let row = scheduled.iter().chain(&dead).find(|row| row.identity == ids[n]).unwrap();

@@ -14,6 +14,7 @@ mod many_rows;
 mod natural;
 mod nested;
 mod operator;
+mod orphans;
 mod outbox;
 mod prune;
 mod race;
@@ -23,7 +24,6 @@ mod searches;
 mod setup;
 mod stage;
 mod start;
-mod suspects;
 mod transactions;
 mod world;
 
@@ -40,6 +40,7 @@ pub use many_rows::*;
 pub use natural::*;
 pub use nested::*;
 pub use operator::*;
+pub use orphans::*;
 pub use outbox::*;
 pub use prune::*;
 pub use race::*;
@@ -48,7 +49,6 @@ pub use results::*;
 pub use searches::*;
 pub use setup::*;
 pub use start::*;
-pub use suspects::*;
 pub use transactions::*;
 pub use world::{End, Features, Setup, World};
 
@@ -106,7 +106,6 @@ macro_rules! store_suite {
             // inbox rows
             inserting_twice_counts_a_delivery
             another_fingerprint_is_another_row
-            count_duplicate_counts_dead_rows_only
             take_takes_what_is_due_for_these_handlers
             take_takes_no_more_than_the_limit
             take_counts_a_start_and_sets_token_and_lease
@@ -139,9 +138,9 @@ macro_rules! store_suite {
             dead_without_an_attempt
             refund_start_takes_a_start_back_and_leaves_the_token
             refund_start_never_goes_below_zero
-            // suspects
-            take_ordinary_never_takes_suspects
-            take_suspect_never_takes_ordinary_rows
+            // orphaned rows
+            take_ordinary_never_takes_orphans
+            take_orphan_never_takes_ordinary_rows
             a_row_with_two_starts_is_taken_alone
             a_row_that_waits_in_its_process_has_no_start
             leases_are_extended_by_token
@@ -196,7 +195,7 @@ macro_rules! store_suite {
             replay_of_what_its_handler_committed_needs_force
             replay_of_what_is_too_old_needs_force
             replay_of_a_conflict_needs_a_key
-            a_replayed_crash_runs_as_a_suspect
+            a_replayed_crash_runs_as_an_orphan
             replay_as_moves_a_conflict_to_another_key
             replay_as_is_refused_if_the_key_is_taken
             discard_dates_the_claim_that_the_row_owned

@@ -2,9 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{
-    ClaimState, Claimed, CommitResult, Consumers, HandlerMark, Pruned, RollbackResult, Transactions,
-};
+use idem_core::store::{ClaimState, Claimed, CommitResult, Consumers, Fate, HandlerMark, Transactions};
 
 use super::stage::{Stage, register};
 use super::world::{Setup, World};
@@ -57,11 +55,10 @@ pub async fn a_transaction_without_a_claim_is_guarded<W: World>(world: W) {
 /// So does its rollback, also of a handler that has written nothing before its COMMIT.
 pub async fn a_rollback_without_a_claim_tells_how_the_handler_ended_it<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let ended = if W::FEATURES.errors_abort { RollbackResult::Ended } else { RollbackResult::RolledBack };
-    let commit =
-        if W::FEATURES.refuses_commit { RollbackResult::CommitRefused } else { RollbackResult::CommittedEarly };
+    let ended = if W::FEATURES.errors_abort { Fate::Ended } else { Fate::RolledBack };
+    let commit = if W::FEATURES.refuses_commit { Fate::CommitRefused } else { Fate::CommittedEarly };
     for at_once in [true, false] {
-        let unabused = ("SELECT 1", RollbackResult::RolledBack);
+        let unabused = ("SELECT 1", Fate::RolledBack);
         for (abuse, expected) in [unabused, ("ROLLBACK", ended), ("COMMIT", commit), ("COMMIT; BEGIN", commit)] {
             let mut txn = guarded(&stage, at_once).await;
             let _ = stage.execute(&mut txn, abuse).await;
@@ -106,7 +103,7 @@ pub async fn a_handler_without_claims_has_a_history_once_it_is_recorded<W: World
     }
     stage.process("old").await;
     stage.claims_earlier(RETENTION * 2).await;
-    assert_eq!(stage.store.prune().await.unwrap(), Pruned::of(1));
+    assert_eq!(stage.store.prune().await.unwrap(), 1);
     let pruned = through().await;
     assert!(pruned > Some(SystemTime::UNIX_EPOCH), "{pruned:?}");
     stage.store.mark(&[stage.handler], HandlerMark::Processes).await.unwrap();

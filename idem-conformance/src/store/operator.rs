@@ -111,7 +111,7 @@ pub async fn replay_of_a_conflict_needs_a_key<W: World>(world: W) {
 }
 
 /// A message that ended a process or a connection is not run beside others when it is replayed.
-pub async fn a_replayed_crash_runs_as_a_suspect<W: World>(world: W) {
+pub async fn a_replayed_crash_runs_as_an_orphan<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (key, reason) in [("a", Reason::Crashed), ("b", Reason::BrokeConnection)] {
         let id = stage.dead_letter(key, reason).await;
@@ -119,7 +119,7 @@ pub async fn a_replayed_crash_runs_as_a_suspect<W: World>(world: W) {
         let row = stage.one_scheduled().await;
         assert_eq!((row.crash_count, row.locked_by), (0, None));
         assert!(stage.take(RowKind::Ordinary).await.is_empty(), "{reason}");
-        let row = stage.take_one(RowKind::Suspect).await;
+        let row = stage.take_one(RowKind::Orphan).await;
         assert_eq!(row.crash_count, 1, "{reason}");
         committed(stage.commit(stage.started(&row).await).await);
     }

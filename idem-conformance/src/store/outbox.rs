@@ -11,7 +11,7 @@ use super::world::World;
 
 /// Reads all messages of an outbox, in the order in which they were staged.
 pub(crate) async fn all<S: OutboxRows>(store: &S, outbox: OutboxId) -> Vec<OutboxRow> {
-    store.read_outbox(outbox, OutboxRead::ALL).await.unwrap().rows
+    store.read_outbox(outbox, &OutboxRead::ALL).await.unwrap().rows
 }
 
 /// A message with this text.
@@ -19,7 +19,7 @@ fn message(text: &str) -> StagedMessage {
     StagedMessage::new(Uuid::new_v4(), Outgoing::new("orders", text.to_owned()))
 }
 
-/// A message that is too large to travel with COMMIT.
+/// A message that is large.
 fn large(text: &str) -> StagedMessage {
     message(&format!("{text}{}", " ".repeat(20_000)))
 }
@@ -168,7 +168,7 @@ pub async fn a_read_of_the_outbox_brings_some_bytes_at_once<W: World>(world: W) 
     committed(stage.commit(txn).await);
     for (bytes, found, is_cut) in [(100, 1, true), (25_000, 2, true), (100_000, 3, false)] {
         let read = OutboxRead { limit: 10, bytes, ..OutboxRead::ALL };
-        let read = stage.store.read_outbox(outbox, read).await.unwrap();
+        let read = stage.store.read_outbox(outbox, &read).await.unwrap();
         assert_eq!((read.rows.len(), read.is_cut), (found, is_cut), "{bytes}");
     }
 }
@@ -185,19 +185,19 @@ pub async fn a_read_of_the_outbox_brings_what_its_filter_says<W: World>(world: W
     stage.store.stage(&mut txn, outbox, outgoing.into(), Vec::new());
     committed(stage.commit(txn).await);
     let ids: Vec<i64> = all(&stage.store, outbox).await.iter().map(|row| row.id).collect();
-    let read = async |read: OutboxRead<'_>| {
-        let found = stage.store.read_outbox(outbox, read).await.unwrap();
+    let read = async |read: OutboxRead| {
+        let found = stage.store.read_outbox(outbox, &read).await.unwrap();
         let place = |id: i64| ids.iter().position(|other| *other == id).unwrap();
         (found.rows.iter().map(|row| place(row.id)).collect::<Vec<_>>(), found.is_cut)
     };
-    let (keys, to) = ([idem_core::Key::of("l").unwrap()], ["a".to_owned()]);
-    let except = OutboxFilter::Except { keys: &keys, destinations: &to };
+    let keys = vec![idem_core::Key::of("l").unwrap()];
+    let except = OutboxFilter::Except { keys: keys.clone(), destinations: vec!["a".to_owned()] };
     let of = |filter| OutboxRead { filter, ..OutboxRead::ALL };
     assert_eq!(read(of(except)).await, (vec![0, 2], false), "of a destination only those without a key are left out");
-    assert_eq!(read(of(OutboxFilter::Keys(&keys))).await.0, [3, 4]);
-    assert_eq!(read(of(OutboxFilter::Destination("a"))).await.0, [1]);
-    assert_eq!(read(of(OutboxFilter::Ids(&[ids[3], ids[0], i64::MAX]))).await.0, [0, 3]);
-    assert_eq!(read(OutboxRead { known: &ids[1..3], ..OutboxRead::ALL }).await.0, [0, 3, 4]);
+    assert_eq!(read(of(OutboxFilter::Keys(keys))).await.0, [3, 4]);
+    assert_eq!(read(of(OutboxFilter::Destination("a".to_owned()))).await.0, [1]);
+    assert_eq!(read(of(OutboxFilter::Ids(vec![ids[3], ids[0], i64::MAX]))).await.0, [0, 3]);
+    assert_eq!(read(OutboxRead { known: ids[1..3].to_vec(), ..OutboxRead::ALL }).await.0, [0, 3, 4]);
     assert_eq!(read(OutboxRead { from: ids[1], to: ids[3], ..OutboxRead::ALL }).await, (vec![1, 2, 3], false));
     assert_eq!(read(OutboxRead { limit: 2, ..OutboxRead::ALL }).await, (vec![0, 1], true));
 }
@@ -210,7 +210,7 @@ pub async fn a_mark_of_the_outbox_is_above_all_before_it<W: World>(world: W) {
     committed(stage.commit(txn).await);
     let marks = async || {
         let read = OutboxRead { marks: true, ..OutboxRead::ALL };
-        let found = stage.store.read_outbox(outbox, read).await.unwrap();
+        let found = stage.store.read_outbox(outbox, &read).await.unwrap();
         (found.mark.unwrap(), found.snapshot, found.rows.last().unwrap().id)
     };
     let (first, (second, snapshot, last)) = (marks().await, marks().await);

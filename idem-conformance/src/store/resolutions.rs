@@ -146,7 +146,7 @@ pub async fn a_replayed_call_keeps_its_key_and_its_answer<W: World>(world: W) {
     let row = taken(&stage).await;
     assert!(stage.store.record_result(&row, &RowResult::Called(failed(Err(Reason::Exhausted)))).await.unwrap());
     assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due);
-    assert!(stage.take(RowKind::Ordinary).await.is_empty() && stage.take(RowKind::Suspect).await.is_empty());
+    assert!(stage.take(RowKind::Ordinary).await.is_empty() && stage.take(RowKind::Orphan).await.is_empty());
     let again = take_one(&stage).await;
     assert_eq!((again.provider_key, again.called_at, again.attempts), (row.provider_key, row.called_at, 0));
     assert!(
@@ -157,7 +157,7 @@ pub async fn a_replayed_call_keeps_its_key_and_its_answer<W: World>(world: W) {
             .unwrap()
     );
     assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due);
-    assert!(!is_seen(&stage).await, "a crash in a call makes no suspect");
+    assert!(!is_seen(&stage).await, "a crash in a call makes no orphaned row");
     let again = take_one(&stage).await;
     assert!(stage.store.record_result(&again, &RowResult::Called(CallResult::answered(answer()))).await.unwrap());
     let ordinary = stage.take_one(RowKind::Ordinary).await;

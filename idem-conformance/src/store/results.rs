@@ -57,7 +57,7 @@ pub async fn a_failure_without_a_next_attempt_is_dead<W: World>(world: W) {
     assert!(died_at >= dead.created_at && died_at > SystemTime::UNIX_EPOCH);
     assert!(stage.is_waiting("a").await);
     assert!(stage.take(RowKind::Ordinary).await.is_empty());
-    assert!(stage.take(RowKind::Suspect).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
+    assert!(stage.take(RowKind::Orphan).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
 }
 
 /// The reply to the first write was lost, and the write is repeated: it finds no token.
@@ -75,7 +75,7 @@ pub async fn a_result_with_a_stale_token_changes_nothing<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let old = taken(&stage).await;
     stage.end_leases().await;
-    let new = stage.take_suspect().await;
+    let new = stage.take_orphan().await;
     let given_back = RowResult::GivenBack { due: Duration::ZERO };
     let dead = RowResult::Dead { reason: Reason::Undecodable, error: "stale".to_owned() };
     for result in [
@@ -116,7 +116,7 @@ pub async fn ten_breaks_are_dead<W: World>(world: W) {
     let mut row = taken(&stage).await;
     for breaks in 1..MAX_BREAKS {
         assert!(stage.store.record_result(&row, &broke()).await.unwrap());
-        row = if breaks < 2 { stage.take_one(RowKind::Ordinary).await } else { stage.take_suspect().await };
+        row = if breaks < 2 { stage.take_one(RowKind::Ordinary).await } else { stage.take_orphan().await };
         assert_eq!((row.lost_connections, row.crash_count), (breaks, 1));
     }
     assert!(stage.store.record_result(&row, &broke()).await.unwrap());
@@ -129,7 +129,7 @@ pub async fn ten_breaks_are_dead<W: World>(world: W) {
     assert!(stage.is_waiting("a").await);
 
     assert_eq!(stage.store.replay("billing", dead.id, Replay::Plain).await.unwrap(), Replayed::Due);
-    let row = stage.take_one(RowKind::Suspect).await;
+    let row = stage.take_one(RowKind::Orphan).await;
     assert!(stage.store.record_result(&row, &broke()).await.unwrap());
     assert_eq!(stage.one_scheduled().await.id, dead.id, "a replayed row has breaks left");
 }
@@ -167,7 +167,7 @@ pub async fn refund_start_takes_a_start_back_and_leaves_the_token<W: World>(worl
     let stage = Stage::new(world).await;
     let old = taken(&stage).await;
     stage.end_leases().await;
-    let new = stage.take_suspect().await;
+    let new = stage.take_orphan().await;
     assert_eq!(new.crash_count, 2);
     stage.store.record_result(&old, &RowResult::Refunded).await.unwrap();
     let row = stage.one_scheduled().await;

@@ -30,6 +30,11 @@ impl<W: World> Stage<W> {
         Self::with(world, Setup::default()).await
     }
 
+    /// The same where a case can run: `None` ends it.
+    pub(super) async fn new_if(can_run: bool, world: W) -> Option<Self> {
+        if can_run { Some(Self::new(world).await) } else { None }
+    }
+
     pub(super) async fn with(world: W, setup: Setup) -> Self {
         let store = world.store(setup).await.unwrap();
         // Without a constraint, so that only the claim prevents a second effect.
@@ -217,10 +222,10 @@ impl<W: World> Stage<W> {
         rows.remove(0)
     }
 
-    /// Takes the only suspect, of either kind.
-    pub(super) async fn take_suspect(&self) -> Row {
-        let mut rows = [self.take(RowKind::Suspect).await, self.take(RowKind::Alone).await].concat();
-        assert_eq!(rows.len(), 1, "taken suspects: {rows:?}");
+    /// Takes the only orphaned row, of either kind.
+    pub(super) async fn take_orphan(&self) -> Row {
+        let mut rows = [self.take(RowKind::Orphan).await, self.take(RowKind::Alone).await].concat();
+        assert_eq!(rows.len(), 1, "taken orphaned rows: {rows:?}");
         rows.remove(0)
     }
 

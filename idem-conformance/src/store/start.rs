@@ -47,7 +47,7 @@ pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     stage.schedule("a").await;
     let old = stage.take_one(RowKind::Ordinary).await;
     stage.end_leases().await;
-    let new = stage.take_one(RowKind::Suspect).await;
+    let new = stage.take_one(RowKind::Orphan).await;
 
     let mut txn = stage.begin().await;
     assert_eq!(stage.store.start(&mut txn, &[&old], ClaimState::Processed).await.unwrap(), [false]);
@@ -76,10 +76,7 @@ pub async fn a_second_start_is_false<W: World>(world: W) {
 
 /// While a row runs, its claim is being updated. A copy finds the committed claim at once and reads that it is waiting.
 pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let stage = Stage::new(world).await;
+    let Some(stage) = Stage::new_if(W::FEATURES.concurrent, world).await else { return };
     stage.schedule("a").await;
     let row = stage.take_one(RowKind::Ordinary).await;
     let running = stage.started(&row).await;

@@ -141,10 +141,7 @@ pub async fn a_transaction_of_our_own_commits_without_a_claim<W: World>(world: W
 
 /// The loser of a deadlock is distinguished from a failure, since a new transaction may succeed.
 pub async fn a_deadlock_is_a_lost_race<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let stage = Stage::new(world).await;
+    let Some(stage) = Stage::new_if(W::FEATURES.concurrent, world).await else { return };
     for name in ["x", "y"] {
         let mut txn = stage.begin().await;
         stage.effect(&mut txn, name).await;

@@ -4,11 +4,10 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use idem_conformance::server;
-use idem_conformance::store::{End, Features, Setup, World};
+use idem_conformance::store::{Features, Setup, World};
 use idem_core::store::postgres::PostgresOptions;
-use idem_core::{BoxError, Error, Postgres};
+use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, raw_sql};
 use uuid::Uuid;
 
@@ -60,7 +59,7 @@ impl World for PostgresWorld {
         check_constraints: Some("SET CONSTRAINTS ALL IMMEDIATE"),
         prepares: Some("SELECT current_setting('max_prepared_transactions')::bigint"),
         long: "SELECT pg_sleep(30)",
-        stuck: "SET LOCAL statement_timeout = 0; SET LOCAL client_connection_check_interval = 0; SELECT pg_sleep(60)",
+        stuck: "SET LOCAL statement_timeout = 0; SELECT pg_sleep(60)",
         lasts: "SELECT pg_sleep(2.5)",
     };
 
@@ -96,30 +95,7 @@ impl World for PostgresWorld {
         number
     }
 
-    async fn execute(tx: &mut PgConnection, sql: &str) -> Result<(), BoxError> {
-        raw_sql(AssertSqlSafe(sql)).execute(tx).await?;
-        Ok(())
-    }
-
-    async fn changes(tx: &mut PgConnection, sql: &str) -> Result<bool, BoxError> {
-        Ok(raw_sql(AssertSqlSafe(sql)).execute(tx).await?.rows_affected() > 0)
-    }
-
-    async fn nested(tx: &mut PgConnection, sql: &str, end: End) -> Result<(), BoxError> {
-        if let End::Unbegun = end {
-            // One that has begun by its first poll is an ordinary drop.
-            while tx.begin().now_or_never().is_some() {}
-            return Ok(());
-        }
-        let mut nested = tx.begin().await?;
-        raw_sql(AssertSqlSafe(sql)).execute(&mut *nested).await?;
-        match end {
-            End::Commit => nested.commit().await?,
-            End::Rollback => nested.rollback().await?,
-            End::Drop | End::Unbegun => drop(nested),
-        }
-        Ok(())
-    }
+    idem_conformance::handles_by_sqlx!(PgConnection);
 
     fn earlier(column: &str, by: Duration) -> String {
         format!("{column} - interval '{} microseconds'", by.as_micros())

@@ -4,9 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use idem_conformance::store::{End, Features, Setup, World};
-use idem_core::{BoxError, Error, Sqlite};
+use idem_conformance::store::{Features, Setup, World};
+use idem_core::{Error, Sqlite};
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection, raw_sql};
 use uuid::Uuid;
 
@@ -81,30 +80,7 @@ impl World for SqliteWorld {
         sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut self.connection().await).await.unwrap()
     }
 
-    async fn execute(tx: &mut SqliteConnection, sql: &str) -> Result<(), BoxError> {
-        raw_sql(AssertSqlSafe(sql)).execute(tx).await?;
-        Ok(())
-    }
-
-    async fn changes(tx: &mut SqliteConnection, sql: &str) -> Result<bool, BoxError> {
-        Ok(raw_sql(AssertSqlSafe(sql)).execute(tx).await?.rows_affected() > 0)
-    }
-
-    async fn nested(tx: &mut SqliteConnection, sql: &str, end: End) -> Result<(), BoxError> {
-        if let End::Unbegun = end {
-            // One that has begun by its first poll is an ordinary drop.
-            while tx.begin().now_or_never().is_some() {}
-            return Ok(());
-        }
-        let mut nested = tx.begin().await?;
-        raw_sql(AssertSqlSafe(sql)).execute(&mut *nested).await?;
-        match end {
-            End::Commit => nested.commit().await?,
-            End::Rollback => nested.rollback().await?,
-            End::Drop | End::Unbegun => drop(nested),
-        }
-        Ok(())
-    }
+    idem_conformance::handles_by_sqlx!(SqliteConnection);
 
     /// Times are milliseconds.
     fn earlier(column: &str, by: Duration) -> String {

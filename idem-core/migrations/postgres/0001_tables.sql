@@ -119,7 +119,7 @@ CREATE TABLE inbox_messages (
     -- When it runs next.
     run_at           timestamptz NOT NULL DEFAULT now(),
     died_at          timestamptz,
-    -- How often the message was delivered, including the first time.
+    -- How many deliveries it stands for: a conflict, or a message without a key, that comes again is not stored twice.
     deliveries       bigint NOT NULL DEFAULT 1,
     handler_id       int    NOT NULL,
     -- Runs, or calls, that were started since the last result; failed attempts; runs since the last result that lost their
@@ -163,10 +163,10 @@ CREATE TABLE inbox_messages (
 );
 
 -- Finds the rows that can be taken, also those that a worker still has although its lease is over. Two indexes, because
--- suspects are few and every poll asks for them.
+-- orphaned rows are few and every poll asks for them.
 CREATE INDEX inbox_messages_ordinary ON inbox_messages (handler_id, coalesce(locked_until, run_at))
     WHERE state IN ('scheduled', 'running') AND crash_count = 0 AND lost_connections <= 1;
-CREATE INDEX inbox_messages_suspect ON inbox_messages (handler_id, coalesce(locked_until, run_at))
+CREATE INDEX inbox_messages_orphan ON inbox_messages (handler_id, coalesce(locked_until, run_at))
     WHERE state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2);
 
 -- Finds the rows whose calls are due.

@@ -62,7 +62,7 @@ CREATE TABLE "idem_inbox_messages" (
     -- When it runs next.
     run_at           INTEGER NOT NULL,
     died_at          INTEGER,
-    -- How often the message was delivered, including the first time.
+    -- How many deliveries it stands for: a conflict, or a message without a key, that comes again is not stored twice.
     deliveries       INTEGER NOT NULL DEFAULT 1,
     handler_id       INTEGER NOT NULL,
     -- Runs, or calls, that were started since the last result; failed attempts; runs since the last result that lost their
@@ -106,11 +106,11 @@ CREATE TABLE "idem_inbox_messages" (
 ) STRICT;
 
 -- Finds the rows that can be taken, also those that a worker still has although its lease is over. Two indexes, because
--- suspects are few and every poll asks for them. The columns behind the time let SQLite count without reading the rows.
+-- orphaned rows are few and every poll asks for them. The columns behind the time let SQLite count without reading the rows.
 CREATE INDEX "idem_inbox_messages_ordinary" ON "idem_inbox_messages"
     (handler_id, coalesce(locked_until, run_at), crash_count, lost_connections, state)
     WHERE state IN ('scheduled', 'running') AND crash_count = 0 AND lost_connections <= 1;
-CREATE INDEX "idem_inbox_messages_suspect" ON "idem_inbox_messages"
+CREATE INDEX "idem_inbox_messages_orphan" ON "idem_inbox_messages"
     (handler_id, coalesce(locked_until, run_at), crash_count, lost_connections, state)
     WHERE state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2);
 
@@ -140,14 +140,11 @@ CREATE TABLE "idem_call_namespaces" (
 -- possible.
 CREATE TABLE "idem_pruner" (
     id           INTEGER PRIMARY KEY CHECK (id = 1),
-    locked_by    BLOB,
     locked_until INTEGER NOT NULL DEFAULT 0,
     -- The last claim that the walk through the claims has read. There is no index on the date, which each message would
-    -- have to pay for. A part of the table that was walked is worth a part of the time that a round may take, by which
-    -- caught_up_to advances.
+    -- have to pay for.
     handler_id   INTEGER NOT NULL DEFAULT 0,
     key          BLOB    NOT NULL DEFAULT x'',
-    caught_up_to INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)),
     -- How many claims this round has read, and the last one.
     walked       INTEGER NOT NULL DEFAULT 0,
     size         INTEGER NOT NULL DEFAULT 0

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::Store;
-use crate::inbox::Looks;
-use crate::runtime::{Pipeline, jittered};
-use crate::store::{Caller, Row, StoreError, TakenCalls};
-
-use super::reply::Taken;
+use crate::inbox::{Looks, free};
+use crate::runtime::Pipeline;
+use crate::store::{Caller, Row, StoreError};
 
 /// Makes the calls of a worker until it drains, and then waits for those that were begun. Any number of processes may do so:
 /// each row is taken by one of them at a time.
@@ -22,86 +20,53 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
         return;
     }
     let slots = Arc::new(Semaphore::new(pipeline.settings.call_concurrency));
-    Calls { pipeline, callers, slots, looks: Looks::default() }.serve().await;
-}
-
-struct Calls<S: Store> {
-    pipeline: Arc<Pipeline<S>>,
-    callers: Vec<Caller>,
-    slots: Arc<Semaphore>,
-    looks: Looks,
-}
-
-impl<S: Store> Calls<S> {
-    async fn serve(&mut self) {
-        let mut running = JoinSet::new();
-        while !self.pipeline.draining.is_cancelled() {
-            let round = self.round(&mut running).await;
-            let more = matches!(round, Ok(true));
-            if let Err(fault) = round {
-                self.pipeline.outage.report(&fault);
+    let (mut looks, mut running) = (Looks::new(pipeline.settings.poll), JoinSet::new());
+    while !pipeline.draining.is_cancelled() {
+        // Starts as many calls as can begin at once, and returns whether at least that many were due.
+        let round = async {
+            // Not while an orphaned row has the process to itself.
+            let ready = async {
+                let slots = free(&slots).await;
+                drop(pipeline.isolation_lock.direct().await);
+                slots
+            };
+            let Some(slots) = pipeline.draining.run_until_cancelled(ready).await else { return Ok(false) };
+            if pipeline.is_outbox_full() {
+                return Ok(false);
             }
-            while running.try_join_next().is_some() {}
-            if !more {
-                let Pipeline { calls_due, settings, .. } = &*self.pipeline;
-                let poll = self.looks.rest(jittered(settings.poll), Instant::now());
-                self.pipeline.rest(calls_due, poll).await;
+            let (rows, taken) = take(&pipeline, &callers, slots.len(), &mut looks).await?;
+            let all = rows.len() == slots.len();
+            for (row, slot) in rows.into_iter().zip(slots) {
+                let pipeline = pipeline.clone();
+                running.spawn(async move {
+                    pipeline.defect.task("calls", pipeline.call_row(&row, taken)).await;
+                    drop(slot);
+                });
             }
-        }
-        while running.join_next().await.is_some() {}
-    }
-
-    /// Starts as many calls as can begin at once. Returns whether at least that many were due. While the outbox is full, none
-    /// starts.
-    async fn round(&mut self, running: &mut JoinSet<()>) -> Result<bool, StoreError> {
-        let Some(slots) = self.free().await else { return Ok(false) };
-        if self.pipeline.is_outbox_full() {
-            return Ok(false);
-        }
-        let (rows, taken) = self.take(slots.len()).await?;
-        let all = rows.len() == slots.len();
-        for (row, slot) in rows.into_iter().zip(slots) {
-            let pipeline = self.pipeline.clone();
-            running.spawn(async move {
-                pipeline.defect.task("calls", pipeline.call_row(&row, taken)).await;
-                drop(slot);
-            });
-        }
-        Ok(all)
-    }
-
-    /// Waits for a free slot, and while a suspect has the process to itself. Returns `None` if the worker drains.
-    async fn free(&self) -> Option<Vec<OwnedSemaphorePermit>> {
-        let draining = &self.pipeline.draining;
-        let first = draining.run_until_cancelled(self.slots.clone().acquire_owned()).await?.ok()?;
-        drop(draining.run_until_cancelled(self.pipeline.suspect_lock.direct()).await?);
-        let mut slots = vec![first];
-        slots.extend(std::iter::from_fn(|| self.slots.clone().try_acquire_owned().ok()));
-        Some(slots)
-    }
-
-    /// Takes rows. The token is generated before the take, so that rows whose take got no response are found by it.
-    async fn take(&mut self, limit: usize) -> Result<(Vec<Row>, Taken), StoreError> {
-        let Pipeline { store, own_statements, outage, stop, .. } = &*self.pipeline;
-        let token = Uuid::new_v4();
-        let own = own_statements.lock().await;
-        let (before, began) = (Taken::now(), Instant::now());
-        let since = self.looks.take_calls(began);
-        let answer = store.take_calls(&self.callers, limit, since, token).await;
-        drop(own);
-        if let Ok(taken) = &answer {
-            self.looks.calls_taken(began, &taken.rows);
-        }
-        let (mut rows, taken) = match answer {
-            Ok(TakenCalls { rows, since }) => (rows, before.since(since)),
-            // Also while the worker drains: what was taken counts as called until it is given back.
-            Err(fault @ StoreError::ConnectionLost(_)) => {
-                outage.report(&fault);
-                (outage.insist(stop, || store.rows_by_token(token)).await.unwrap_or_default(), before)
-            }
-            Err(fault) => return Err(fault),
+            Ok::<_, StoreError>(all)
         };
-        rows.iter_mut().for_each(|row| self.pipeline.complete(row));
-        Ok((rows, taken))
+        let round = round.await;
+        pipeline.rest_after(round, &pipeline.calls_due, &mut running).await;
     }
+    while running.join_next().await.is_some() {}
+}
+
+/// Takes rows, and returns when they were taken at the earliest.
+async fn take<S: Store>(
+    pipeline: &Pipeline<S>,
+    callers: &[Caller],
+    limit: usize,
+    looks: &mut Looks,
+) -> Result<(Vec<Row>, Instant), StoreError> {
+    let (token, mut taken) = (Uuid::new_v4(), Instant::now());
+    let take = async {
+        let began = Instant::now();
+        let since = looks.since(began);
+        let answer = pipeline.store.take_calls(callers, limit, since, token).await?;
+        looks.found(began, &answer.rows);
+        taken = answer.since;
+        Ok(answer.rows)
+    };
+    let rows = pipeline.taken(token, take).await?;
+    Ok((rows, taken))
 }

@@ -4,12 +4,10 @@
 //! |---|---|
 //! | `caller` | takes rows whose calls are due, as many as may be made at once |
 //! | `step` | what follows for a row that was taken: call, ask, or neither |
-//! | `run` | makes the call of one row |
-//! | `reply` | waits for a reply, within the timeout, and for as long as the row is taken |
+//! | `run` | makes the call of one row, and waits for its reply, within the timeout, and for as long as the row is taken |
 //! | `result` | what follows from a reply: records and reports results |
 
 mod caller;
-mod reply;
 mod result;
 mod run;
 mod step;

@@ -1,17 +1,23 @@
-//! Makes the call of one row.
+//! Makes the call of one row, and waits for its reply.
 
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::time::Duration;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
-use crate::external::{CallLimits, CallReply, Doubt};
-use crate::registry::NoJob;
-use crate::routes::Route;
-use crate::run::Failure;
-use crate::runtime::{Ended, Permit, Pipeline, Running, Wait};
-use crate::store::{Row, called_for};
-use crate::{Outcome, Reason, Store};
+use futures_util::FutureExt;
+use tokio::task::coop::unconstrained;
+use tokio_util::sync::CancellationToken;
 
-use super::reply::{Taken, reply};
+use crate::caught::dropped;
+use crate::external::{CallError, CallLimits, CallReply, Calling, Doubt};
+use crate::panic_text::panic_text;
+use crate::registry::{NoJob, Undeliverable};
+use crate::runtime::{Permit, Pipeline, Running};
+use crate::store::{CallResult, Row, called_for};
+use crate::{BoxError, Reason, Store};
+
 use super::result::unresolved;
 use super::step::{self, Step};
 
@@ -21,41 +27,47 @@ const TELLS_AFTER: Duration = Duration::from_secs(60);
 impl<S: Store> Pipeline<S> {
     /// Makes the call of a taken row, or asks what became of it, and records the result. In every case a result is recorded, or
     /// the lease ends.
-    pub(super) async fn call_row(&self, row: &Row, taken: Taken) {
+    pub(super) async fn call_row(&self, row: &Row, taken: Instant) {
         // Pinned first, like other large futures.
         let work = pin!(async {
-            // A suspect that has the process to itself could end it, and leave the call in doubt.
-            let running = Running::new(Permit::Direct(self.suspect_lock.direct().await));
-            running.during(&self.outage, pin!(self.call(&running, row, taken))).await
+            // An orphaned row that has the process to itself could end it, and leave the call in doubt.
+            let running = Running::new(Permit::Direct(self.isolation_lock.direct().await));
+            let called = pin!(async {
+                let result = self.call(&running, row, taken).await?;
+                self.record_call(row, result).await
+            });
+            running.during(&self.outage, called).await
         });
         self.report_row(row, work).await;
     }
 
-    async fn call(&self, running: &Running, row: &Row, mut taken: Taken) -> Option<Outcome> {
+    /// Makes the call, or asks. Returns what has become of it; `None` if another worker has the row, or this one stops.
+    async fn call(&self, running: &Running, row: &Row, mut taken: Instant) -> Option<CallResult> {
         let route = self.routes.get(row.identity.handler)?;
         let limits = &route.external.as_ref()?.limits;
         if !limits.is_of(row) {
             let now = limits.kept_name();
             let why = format!("it was made by another version of the service, and the handler now makes `{now}`");
-            return self.end_call(row, Reason::Unresolved, unresolved(limits, row, &why), false).await;
+            return Some(CallResult::dead(Reason::Unresolved, unresolved(limits, row, &why)));
         }
         let mut age = called_for(row, limits.lease());
         loop {
-            let is_first = age.is_none();
+            // If nothing is sent now, none has begun under the key.
+            let is_unused = age.is_none();
+            let given_back = |due| Some(CallResult { is_unused, ..CallResult::given_back(due) });
             let asks = match step::next(limits, row.calls.unwrap_or(0), age, taken.elapsed()) {
                 // A drain begins no more calls.
-                Step::Call | Step::Ask if self.draining.is_cancelled() => {
-                    return self.give_back_call(row, is_first, Duration::ZERO).await;
-                }
+                Step::Call | Step::Ask if self.draining.is_cancelled() => return given_back(Duration::ZERO),
                 Step::Call => false,
                 Step::Ask => true,
-                Step::Wait(due) => return self.give_back_call(row, is_first, due).await,
-                Step::GiveBack => return self.give_back_late(row, is_first).await,
-                Step::Dead(reason) => return self.end_call(row, reason, why_dead(limits, row, reason), false).await,
+                Step::Wait(due) => return given_back(due),
+                Step::GiveBack => {
+                    self.tell_of_late_call(row);
+                    return given_back(Duration::ZERO);
+                }
+                Step::Dead(reason) => return Some(CallResult::dead(reason, why_dead(limits, row, reason))),
             };
-            let Some(user_code) = running.user_code() else {
-                return self.give_back_call(row, is_first, Duration::ZERO).await;
-            };
+            let Some(user_code) = running.user_code() else { return given_back(Duration::ZERO) };
             // Decodes the message, and extracts the parameters.
             let fits = self.limit(&row.delivery).map_err(NoJob::from);
             let begun = fits.and_then(|()| route.handler.begin_call(&row.delivery, &row.identity.key, asks));
@@ -68,55 +80,52 @@ impl<S: Store> Pipeline<S> {
             drop(user_code);
             let replied = match replied {
                 Ok(Some(replied)) => replied,
-                Ok(None) => return self.call_stopped(row, !asks).await,
-                Err(NoJob::Unfit(unfit)) => return self.end_call(row, unfit.reason, unfit.error, is_first).await,
+                // The end of the worker has cut it off. No attempt is charged.
+                Ok(None) => return Some(CallResult { in_doubt: !asks, ..CallResult::given_back(Duration::ZERO) }),
+                Err(NoJob::Undeliverable(Undeliverable { reason, error })) => {
+                    return Some(CallResult { is_unused, ..CallResult::dead(reason, error) });
+                }
                 Err(NoJob::Unprepared) => {
                     running.end();
+                    // For as long as the row is taken.
                     let left = limits.sends_for().saturating_sub(taken.elapsed());
-                    return self.prepare_call(route, row, is_first, left).await;
+                    let turn = self.turn_to_prepare(row);
+                    return match self.prepare(turn, route, &row.delivery, Some(left)).await {
+                        Ok(due) => given_back(due),
+                        Err(error) => Some(CallResult { is_unused, ..CallResult::dead(Reason::Undecodable, error) }),
+                    };
                 }
             };
-            match replied {
-                Ok(CallReply::Answer(Ok(answer))) => return self.keep_answer(row, answer).await,
+            return match replied {
+                Ok(CallReply::Answer(Ok(answer))) => Some(self.answered(answer)),
                 Ok(CallReply::Answer(Err(error))) => {
                     let error = format!("the answer of the call `{}` has no JSON form: {error}", limits.name);
-                    return self.end_call(row, Reason::Permanent, error, false).await;
+                    Some(CallResult::dead(Reason::Permanent, error))
                 }
                 Ok(CallReply::NotThere) => {
                     (taken, age) = (self.date(row, limits).await?, None);
+                    continue;
                 }
                 Ok(CallReply::Unknown) => {
                     let why = unresolved(limits, row, "the provider does not know it either");
-                    return self.end_call(row, Reason::Unresolved, why, false).await;
+                    Some(CallResult::dead(Reason::Unresolved, why))
                 }
-                Err((_, error)) if asks => return self.question_failed((route, limits), row, error).await,
                 Err((doubt, error)) => {
                     let left = limits.lease().saturating_sub(taken.elapsed());
-                    return self.call_failed((route, limits), row, (doubt, error, left), is_first).await;
+                    self.call_failed((route, limits), row, (doubt, error, left), asks, is_unused)
                 }
-            }
+            };
         }
     }
 
-    /// Gives a row back that was taken too long ago for a call.
-    async fn give_back_late(&self, row: &Row, is_first: bool) -> Option<Outcome> {
+    /// Tells of a row that was taken too long ago for a call.
+    fn tell_of_late_call(&self, row: &Row) {
         if self.late_calls.allows(TELLS_AFTER) {
             tracing::warn!(
                 id = row.id,
-                "a call was not begun within five seconds of the take of its message, because the database was slow, or a \
-                 suspect had the process to itself: it is tried again"
+                "a call was not begun within five seconds of the take of its message, because the database was slow, or an \
+                 orphaned row had the process to itself: it is tried again"
             );
-        }
-        self.give_back_call(row, is_first, Duration::ZERO).await
-    }
-
-    /// Lets the codec prepare, for as long as the row is taken, and gives the row back: for a while, if another message of its
-    /// handler prepares, or if the codec has just prepared and has forgotten the result.
-    async fn prepare_call(&self, route: &Route<S>, row: &Row, is_first: bool, left: Duration) -> Option<Outcome> {
-        match self.prepare(self.turn_to_prepare(row), route, &row.delivery, Some((row.id, Some(left)))).await {
-            Err(Ended::Failed(Failure { error, .. })) => self.end_call(row, Reason::Undecodable, error, is_first).await,
-            Err(Ended::Park(Wait::After(due))) => self.give_back_call(row, is_first, due).await,
-            _ => self.give_back_call(row, is_first, Duration::ZERO).await,
         }
     }
 
@@ -126,13 +135,8 @@ impl<S: Store> Pipeline<S> {
     ///
     /// The key stays: a restored row still has the key under which it was called since, and by it the provider recognizes a request
     /// of an earlier call that comes late.
-    async fn date(&self, row: &Row, limits: &CallLimits) -> Option<Taken> {
-        let write = || async {
-            let before = Taken::now();
-            let dated = self.store.date_call(row, limits.lease()).await;
-            dated.map(|since| since.map(|since| before.since(since)))
-        };
-        self.outage.insist(&self.stop, write).await.flatten()
+    async fn date(&self, row: &Row, limits: &CallLimits) -> Option<Instant> {
+        self.outage.insist(&self.stop, || self.store.date_call(row, limits.lease())).await.flatten()
     }
 }
 
@@ -153,5 +157,106 @@ fn why_dead(limits: &CallLimits, row: &Row, reason: Reason) -> String {
              its results: replay the message if they were killed from outside, or once the cause is removed",
             limits.name
         ),
+    }
+}
+
+/// Waits for the reply of a call, or of the question what became of one, within its timeout and the lease of its row. A
+/// call that is late because its process did not run is dropped without another poll, which might send. Here panics of
+/// calls are caught. Returns `None` if the worker stops first.
+async fn reply(
+    limits: &CallLimits,
+    mut calling: Calling,
+    taken: Instant,
+    stop: &CancellationToken,
+) -> Option<Result<CallReply, (Doubt, BoxError)>> {
+    let CallLimits { name, timeout, .. } = limits;
+    let may_send = || taken.elapsed() < limits.sends_for();
+    let unknown = |error: String| Some(Err((Doubt::Unknown, BoxError::from(error))));
+    let replied = tokio::select! {
+        biased;
+        replied = polled_while(AssertUnwindSafe(&mut calling).catch_unwind(), may_send) => match replied {
+            Some(Ok(replied)) => Some(replied.map_err(CallError::into_parts)),
+            Some(Err(panic)) => unknown(format!("the call `{name}` panicked: {}", panic_text(panic.as_ref()))),
+            None => unknown(format!(
+                "the call `{name}` was given up, because its process did not run until the lease of the message was \
+                 almost over"
+            )),
+        },
+        // It comes behind the call, which may have used up what tokio allows a task in one turn.
+        () = unconstrained(tokio::time::sleep(*timeout)) => {
+            unknown(format!("the call `{name}` exceeded its timeout of {timeout:?}"))
+        }
+        () = stop.cancelled() => None,
+    };
+    // The drop runs user code too.
+    dropped("a call", calling);
+    replied
+}
+
+/// Polls a future only while `may_send` returns `true`, and returns `None` once it does not. Each poll of a call may be the
+/// one that sends its request, also the first one after a pause, when another worker may have the row. Cancel safe if the
+/// future is.
+fn polled_while<F: Future + Unpin>(
+    mut future: F,
+    may_send: impl Fn() -> bool,
+) -> impl Future<Output = Option<F::Output>> {
+    poll_fn(move |context| match may_send() {
+        true => future.poll_unpin(context).map(Some),
+        false => Poll::Ready(None),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::task::coop::has_budget_remaining;
+
+    use super::*;
+
+    /// Only the call lets time pass here, as it never waits.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_never_waits_ends_at_its_timeout() {
+        let limits = CallLimits {
+            name: "charge",
+            timeout: Duration::from_secs(20),
+            key_life: None,
+            reconciles: false,
+            ask_after: Duration::ZERO,
+            writes: false,
+            takes_key: false,
+        };
+        let (_, mut closed) = tokio::sync::mpsc::channel::<()>(1);
+        let calling: Calling = Box::pin(async move {
+            for _ in 0..60 {
+                while has_budget_remaining() {
+                    closed.recv().await;
+                }
+                tokio::time::advance(Duration::from_secs(1)).await;
+            }
+            Ok(CallReply::Unknown)
+        });
+        let replied = reply(&limits, calling, Instant::now(), &CancellationToken::new()).await;
+        let Some(Err((_, error))) = replied else { panic!("it had no timeout") };
+        assert!(error.to_string().contains("exceeded its timeout of 20s"), "{error}");
+    }
+
+    #[test]
+    fn a_call_is_not_polled_again_once_nothing_may_be_sent() {
+        let (polls, may_send) = (Cell::new(0), Cell::new(true));
+        let call = poll_fn(|_| {
+            polls.set(polls.get() + 1);
+            if polls.get() < 3 { Poll::Pending } else { Poll::Ready("sent") }
+        });
+        let mut call = pin!(polled_while(call, || may_send.get()));
+        assert_eq!(call.as_mut().now_or_never(), None);
+        assert_eq!((call.as_mut().now_or_never(), polls.get()), (None, 2));
+        may_send.set(false);
+        assert_eq!((call.as_mut().now_or_never(), polls.get()), (Some(None), 2), "its third poll would send");
+    }
+
+    #[test]
+    fn a_call_that_ends_in_time_has_its_reply() {
+        assert_eq!(polled_while(std::future::ready(7), || true).now_or_never(), Some(Some(7)));
     }
 }

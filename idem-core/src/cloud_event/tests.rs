@@ -1,8 +1,6 @@
 //! Deliveries that are CloudEvents, and those that only say so.
 
-use super::event::REQUIRED;
 use super::*;
-use crate::Headers;
 use crate::Key;
 
 fn with_headers(headers: &[(&str, &str)]) -> Delivery {

@@ -39,29 +39,21 @@ pub(crate) struct KeptCall {
 pub(crate) struct Preparation {
     /// The number of tries up to the last successful one.
     tries: usize,
-    /// The handler whose codec has last prepared.
-    prepared: Option<HandlerId>,
     /// The handlers whose codecs have shown that they can never decode it, and why.
     undecodable: Vec<(HandlerId, Arc<str>)>,
 }
 
 impl Preparation {
-    /// Records that a try has ended the preparation for this handler: the codec has what it needs, or has shown that it
-    /// can never decode the delivery.
-    pub(crate) fn ended(&mut self, handler: HandlerId, tries: usize, undecodable: Option<String>) {
+    /// Records that a try has ended a preparation: the codec has what it needs, or that of this handler has shown that it can
+    /// never decode the delivery.
+    pub(crate) fn ended(&mut self, tries: usize, undecodable: Option<(HandlerId, Arc<str>)>) {
         self.tries = tries;
-        self.prepared = Some(handler);
-        self.undecodable.extend(undecodable.map(|why| (handler, why.into())));
+        self.undecodable.extend(undecodable);
     }
 
     /// The number of tries up to the one that has ended the last preparation.
     pub(crate) fn tries(&self) -> usize {
         self.tries
-    }
-
-    /// Returns whether the codec of this handler was the last to prepare.
-    pub(crate) fn was_for(&self, handler: HandlerId) -> bool {
-        self.prepared == Some(handler)
     }
 
     /// Returns why the codec of this handler can never decode the delivery, if that is known.

@@ -10,9 +10,8 @@ use serde_json::error::Category;
 use crate::store::CallAnswer;
 use crate::{BoxError, Extract, Extraction, Param, permanent};
 
-use super::call::{External, Found};
+use super::call::{CallError, External, Found};
 use super::erased::{CallLimits, CallReply, Calling, ErasedCall};
-use super::error::CallError;
 
 /// The answer of the call that was made for a handler with `#[idempotent(.., call = charge)]`.
 ///
@@ -33,7 +32,7 @@ use super::error::CallError;
 pub struct Called<T>(pub T);
 
 /// The answer of the call `C`, for the message `M` of the handler, among the [`Params`](crate::Handler::Params) of a handler
-/// that is implemented by hand: with it, the call is made before the handler runs. A handler has at most one of them, or the
+/// without the attribute: with it, the call is made before the handler runs. A handler has at most one of them, or the
 /// worker refuses to start. `#[idempotent(.., call = ..)]` adds it.
 pub struct CalledBy<C: External, M = <C as External>::Message> {
     answer: C::Answer,

@@ -1,15 +1,14 @@
-//! A call without its types.
+//! A call without its types, and how a test runs it.
 
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
-use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
 use crate::store::{CallAnswer, Row};
-use crate::{BoxError, Extraction};
+use crate::{BoxError, Extract, Extraction};
 
-use super::error::CallError;
+use super::call::CallError;
 
 /// A call that was begun.
 pub(crate) type Calling = Pin<Box<dyn Future<Output = Result<CallReply, CallError>> + Send>>;
@@ -39,6 +38,7 @@ pub(crate) struct CallLimits {
 }
 
 /// A call, for a worker with the state `S`.
+#[derive(Debug)]
 pub struct ErasedCall<S> {
     pub(crate) limits: CallLimits,
     /// The type of the message that it takes.
@@ -49,13 +49,40 @@ pub struct ErasedCall<S> {
 /// Extracts the parameters, and begins the call, or, with `true`, the question what became of it.
 type Begin<S> = fn(Box<dyn Any + Send>, &Extraction<'_, S>, bool) -> Result<Calling, BoxError>;
 
-impl<S> fmt::Debug for ErasedCall<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ErasedCall").field("limits", &self.limits).finish_non_exhaustive()
+/// Runs the calls of a worker, for tests.
+pub trait CallTap: 'static {
+    /// Runs a call, or the question what became of one.
+    fn run<R>(work: impl Future<Output = R> + Send) -> impl Future<Output = R> + Send;
+}
+
+impl<S> ErasedCall<S> {
+    /// Returns the call of these parameters, run by a tap.
+    pub fn tapped<P: Extract<S>, T: CallTap>() -> Option<Self> {
+        P::external().map(|call| Self { begin: begin::<P, T, S>, ..call })
+    }
+
+    /// Returns how long after the fetch for a call without a key the provider is asked about it, at the earliest;
+    /// `None` if the call has a key, or nobody can be asked.
+    pub fn asks_after(&self) -> Option<Duration> {
+        let asks = self.limits.key_life.is_none() && self.limits.reconciles;
+        asks.then(|| self.limits.last_use().saturating_add(self.limits.ask_after))
     }
 }
 
-/// How much longer than its timeout a row is taken for a call: until it is sent, and on its way after the timeout.
+/// Begins the call of these parameters, or asks what became of it, by a tap.
+fn begin<P: Extract<S>, T: CallTap, S>(
+    message: Box<dyn Any + Send>,
+    from: &Extraction<'_, S>,
+    asks: bool,
+) -> Result<Calling, BoxError> {
+    let call = P::external().ok_or("the handler makes no call")?;
+    let calling = (call.begin)(message, from, asks)?;
+    let tapped: Calling = Box::pin(T::run(calling));
+    Ok(tapped)
+}
+
+/// The lease of a row for a call is this much longer than the timeout: the call waits until it is sent, and travels
+/// after the timeout.
 const MARGIN: Duration = Duration::from_secs(10);
 
 /// The end of a lease in which nothing is sent: what was sent before has arrived when the lease ends.
@@ -84,20 +111,20 @@ impl CallLimits {
         }
     }
 
-    /// How long a row is taken for a call. No request of it is on its way after that, unless the network holds it for longer
+    /// The lease of a row for a call. No request of it is on its way after that, unless the network holds it for longer
     /// than [`QUIET`].
     pub(crate) fn lease(&self) -> Duration {
         self.timeout.saturating_add(MARGIN)
     }
 
-    /// How long after the take of its row a call may send.
+    /// How long after the fetch of its row a call may send.
     pub(crate) fn sends_for(&self) -> Duration {
         self.lease().saturating_sub(QUIET)
     }
 
-    /// Returns whether a call may be sent that was first made under its key this long ago, as of the take of its row, or
-    /// never: the provider must still know the key when it arrives, within the lease. A tenth of the key's life is left out,
-    /// since clocks differ. Without a key, only the first call may be sent.
+    /// Returns whether a call may be sent that was first made under its key this long ago, as of the fetch of its row,
+    /// or never: the provider must still know the key when it arrives, within the lease. A tenth of the key's life is
+    /// left out, since clocks differ. Without a key, only the first call may be sent.
     pub(crate) fn is_usable(&self, age: Option<Duration>) -> bool {
         match self.key_life {
             Some(life) => age.unwrap_or_default().saturating_add(self.lease()) <= life / 10 * 9,
@@ -105,8 +132,9 @@ impl CallLimits {
         }
     }
 
-    /// Returns how long after the first take of a row the last call under its key can have begun, also in a version of the
-    /// service with a shorter timeout: it can begin until the end of its lease is as near as its timeout and [`QUIET`].
+    /// Returns how long after the first fetch of a row the last call under its key can have begun, also in a version of
+    /// the service with a shorter timeout: it can begin until the end of its lease is as near as its timeout and
+    /// [`QUIET`].
     pub(crate) fn last_use(&self) -> Duration {
         self.key_life.map_or(MARGIN.saturating_sub(QUIET), |life| (life / 10 * 9).saturating_sub(QUIET))
     }

@@ -23,28 +23,20 @@ use crate::{BoxError, Extract, Extraction, Param, permanent};
 /// # Ok::<(), uuid::Error>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct OutboundKey {
-    id: Uuid,
-    text: [u8; 36],
-}
+pub struct OutboundKey([u8; 36]);
 
 impl OutboundKey {
     /// A key, for a test that makes the call itself.
     pub fn new(id: Uuid) -> Self {
         let mut text = [0; 36];
         id.hyphenated().encode_lower(&mut text);
-        Self { id, text }
+        Self(text)
     }
 
     /// Returns it as text: 36 lower-case characters.
     pub fn as_str(&self) -> &str {
         // It is ASCII.
-        std::str::from_utf8(&self.text).unwrap_or_default()
-    }
-
-    /// Returns it as a UUID.
-    pub fn as_uuid(&self) -> Uuid {
-        self.id
+        std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
@@ -56,7 +48,7 @@ impl fmt::Display for OutboundKey {
 
 impl fmt::Debug for OutboundKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OutboundKey").field(&self.id).finish()
+        write!(f, "OutboundKey({self})")
     }
 }
 

@@ -2,34 +2,24 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `runner`, `taker` | finds due rows and starts them, and takes them |
-//! | `looks`, `memory` | how far back a poll or take searches, and how many bytes are taken |
-//! | `row` | runs one row |
-//! | `result` | records and reports the result of a row |
-//! | `rows` | runs rows that were taken together as a batch |
-//! | `suspects` | waits until other work has ended, and then fetches suspects and runs them |
-//! | `readmit` | replayed rows that have no key |
-//! | `parked` | rows that wait here: for their codec, or for the record of their failure |
-//! | `storing`, `stored` | collects deliveries to be stored, and stores a batch of them |
+//! | `runner` | finds due rows, takes them and starts them |
+//! | `looks` | how far back a poll or take searches |
+//! | `rows` | runs rows: together as a batch, or one; a replayed one that has no key goes back through decode and key |
+//! | `record` | records and reports what has become of a row |
+//! | `orphans` | waits until other work has ended, and then fetches orphaned rows and runs them |
+//! | `parked` | rows that wait here: for their codec, or for the record of their failure; the memory of rows |
 //! | `operator` | list, replay, discard |
 
 mod looks;
-mod memory;
 mod operator;
+mod orphans;
 mod parked;
-mod readmit;
-mod result;
-mod row;
+mod record;
 mod rows;
 mod runner;
-mod stored;
-mod storing;
-mod suspects;
-mod taker;
 
 pub(crate) use looks::Looks;
 pub use operator::Inbox;
 pub(crate) use operator::read_row;
 pub(crate) use parked::ParkedRows;
-pub(crate) use runner::run;
-pub(crate) use storing::store;
+pub(crate) use runner::{free, run};

@@ -80,8 +80,9 @@ impl<S: Store> Inbox<S> {
     }
 
     /// Replays all dead letters that match, newest first, each in its own transaction, as [`replay`](Self::replay)
-    /// does. Those that need force, a new key or a look at the provider are counted and left as they are. A message that dies again meanwhile
-    /// is not replayed a second time. If it fails in the middle, those before are replayed, and it can be repeated.
+    /// does. Those that need force, a new key or a search at the provider are counted and left as they are. A message
+    /// that dies again meanwhile is not replayed a second time. If it fails in the middle, those before are replayed,
+    /// and it can be repeated.
     ///
     /// # Errors
     /// [`Error::Config`] for a filter of scheduled rows, which are due by themselves; [`Error::Database`] if the
@@ -151,10 +152,10 @@ impl<S: Store> Inbox<S> {
         self.replay_how(id, Replay::As(key)).await
     }
 
-    /// Tells what became of the external call of a dead letter, after a look at the provider: the message completes with an
-    /// answer, calls again under another key, or is discarded. Returns `false` if there is no such dead letter (any more), if
-    /// its call has another key by now, since somebody else has let it call again, or if it is to call again although it has
-    /// an answer.
+    /// Records the outcome of the external call of a dead letter, after a search at the provider: the message completes
+    /// with an answer, calls again under another key, or is discarded. Returns `false` if there is no such dead letter
+    /// (any more), if its call has another key by now, since somebody else has let it call again, or if it is to call
+    /// again although it has an answer.
     ///
     /// `provider_key` is the key that was looked for at the provider: [`Row::provider_key`].
     ///

@@ -1,4 +1,5 @@
-//! Rows that wait in this process, outside the slots: for their codec, or for a database that refuses to record their failure.
+//! Rows that wait in this process, outside the slots: for their codec, or for a database that refuses to record their failure. The
+//! memory for them, and for all other rows that were taken.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,17 +10,18 @@ use futures_util::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::run::Failure;
-use crate::runtime::{Ended, Pipeline, Preparing, Wait, refused_wait};
-use crate::store::{Row, RowResult, Ticket};
-use crate::take_over::Entry;
+use crate::runtime::{Ended, Pipeline, Preparing, refused_wait};
+use crate::store::{Row, RowResult};
 use crate::{Outcome, Reason, Store};
 
-use super::result::{REFUSED, rejected};
-
-/// The rows that wait, until a task takes them.
+/// The rows that wait, until a task takes them, and the memory for rows. Dropping a permit releases its share.
 pub(crate) struct ParkedRows {
     queue: (Sender<Kept>, Receiver<Kept>),
-    room: Arc<Semaphore>,
+    /// For those that were taken.
+    taken: Arc<Semaphore>,
+    /// For those that wait for the record of their failure. Taken rows use up all of theirs while more are due: a row that found
+    /// nothing left there would run again, and those that wait would leave one row to each slot.
+    failed: Arc<Semaphore>,
 }
 
 /// A row that waits. It keeps its token and its lease, and its start is refunded.
@@ -29,25 +31,41 @@ type Kept = (Row, KeptFor);
 pub(super) enum KeptFor {
     /// Its codec prepares.
     Codec(Preparing),
-    /// Its failure is recorded. Only that is repeated, never the run. The permit limits the memory of such rows.
+    /// Its failure is recorded. Only that is repeated, never the run. The permit is its memory.
     Record(Failure, OwnedSemaphorePermit),
 }
 
-/// How many bytes of rows may wait for the record of their failure, and how many count for a small row: that is 1,024 rows.
+/// About how many bytes of taken rows a worker holds. Beyond that each free slot takes one row: batches are counted in rows, and
+/// one row may have `max_payload` bytes. Rows whose failure waits have as many.
 const BYTES: usize = 16 * 1024 * 1024;
+/// How many of them count for a small row that waits: 1,024 such rows may wait for the record of their failure.
 const LEAST: usize = 16 * 1024;
 
 impl Default for ParkedRows {
     fn default() -> Self {
-        Self { queue: async_channel::unbounded(), room: Arc::new(Semaphore::new(BYTES)) }
+        let memory = || Arc::new(Semaphore::new(BYTES));
+        Self { queue: async_channel::unbounded(), taken: memory(), failed: memory() }
     }
 }
 
 impl ParkedRows {
+    /// Returns which of these rows and how many bytes may be taken now. If no memory is left, it is one row, for a slot
+    /// that is free: others may hang for long, and a slot with one row holds no more than a worker without batches.
+    pub(super) fn limit(&self, rows: usize) -> (usize, usize) {
+        match self.taken.available_permits() {
+            0 => (1, 1),
+            left => (rows, left),
+        }
+    }
+
+    /// Reserves memory for this many bytes of rows that were taken, or all that is left.
+    pub(super) fn reserve(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        share(&self.taken, bytes.min(self.taken.available_permits()))
+    }
+
     /// Returns the permit to keep the failure of one more row, if there is room for the row.
     pub(super) fn room(&self, row: &Row) -> Option<OwnedSemaphorePermit> {
-        let bytes = u32::try_from(row.bytes().clamp(LEAST, BYTES)).ok()?;
-        self.room.clone().try_acquire_many_owned(bytes).ok()
+        share(&self.failed, row.bytes().clamp(LEAST, BYTES))
     }
 
     /// Passes a row to the task in which it waits. Once no more rows run, nothing takes it, and its lease expires.
@@ -61,30 +79,22 @@ impl ParkedRows {
     }
 }
 
-impl<S: Store> Pipeline<S> {
-    /// Leaves a row that cannot be decoded yet to its codec's preparation, which runs outside the slots: a registry
-    /// that hangs must not delay other rows. The row keeps its token, so that no process takes it meanwhile, and its
-    /// start is refunded, so that the end of this process charges it with nothing.
-    ///
-    /// If another message of its handler prepares, or if its codec forgets, the row is given back for a while instead.
-    pub(super) async fn leave_to_prepare_row(&self, row: &Row) -> Option<Outcome> {
-        let turn = match self.turn_to_prepare(row) {
-            Ok(turn) => turn,
-            Err(due) => return self.snooze(row, due).await,
-        };
-        self.refund_start(row).await;
-        self.parked_rows.park(row, KeptFor::Codec(turn));
-        None
-    }
+fn share(memory: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    memory.clone().try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
+}
 
+impl<S: Store> Pipeline<S> {
     /// Keeps the rows that wait here, until no more rows run and none is left.
     pub(super) async fn keep_parked_rows(&self) {
-        self.parked_rows.queue.1.clone().for_each_concurrent(None, |kept| self.keep_row(kept)).await;
+        self.parked_rows.queue.1.clone().for_each_concurrent(None, |(row, work)| self.keep_row(row, work)).await;
     }
 
-    async fn keep_row(&self, (row, work): Kept) {
+    /// Keeps one row. Its token stays, so that no process takes it meanwhile, and its start is refunded, so that the end of this
+    /// process charges it with nothing.
+    async fn keep_row(&self, row: Row, work: KeptFor) {
         let _held = self.leases.hold([&row]);
         let work = pin!(async {
+            self.refund_start(&row).await;
             match work {
                 KeptFor::Codec(turn) => self.prepare_row(&row, turn).await,
                 KeptFor::Record(failure, _room) => self.record_later(&row, failure).await,
@@ -95,80 +105,45 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Runs the preparation for a row, and gives the row back: due at once if it has succeeded.
-    async fn prepare_row(&self, row: &Row, turn: Preparing) -> Option<Outcome> {
-        let due = match self.draining.run_until_cancelled(self.prepare_codec_of(row, turn)).await {
-            Some(Err(Ended::Failed(Failure { error, .. }))) => {
-                let result = RowResult::Dead { reason: Reason::Undecodable, error: error.clone() };
-                match self.record_parked(row, &result, None).await {
-                    Ok(()) => return Some(rejected(row, Reason::Undecodable, error)),
-                    Err(Ended::Park(_)) => REFUSED,
-                    Err(_) => return None,
-                }
+    pub(super) async fn prepare_row(&self, row: &Row, turn: Preparing) -> Option<Outcome> {
+        let prepared = self.draining.run_until_cancelled(async {
+            let route = match row.identity.has_key() {
+                true => self.routes.get(row.identity.handler),
+                // Its handler is looked up again.
+                false => self.unprepared(&self.routes.takers_of_row(row), &row.delivery).await,
+            };
+            match route {
+                Some(route) => self.prepare(Ok(turn), route, &row.delivery, None).await,
+                // The run of the row reports the reason.
+                None => Ok(Duration::ZERO),
             }
-            Some(Err(Ended::Park(Wait::After(due)))) => due,
-            _ => Duration::ZERO,
-        };
-        let _ = self.record_parked(row, &RowResult::Released { due }, None).await;
-        None
+        });
+        match prepared.await.unwrap_or(Ok(Duration::ZERO)) {
+            Ok(due) => self.release_row(row, due).await,
+            Err(error) => self.record_later(row, Failure::new(Err(Reason::Undecodable), error)).await,
+        }
     }
 
-    /// Records a failure that the database has refused to record. It is tried again after longer and longer waits. If the
-    /// worker drains before, the row is given back, and runs again.
-    pub(super) async fn record_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
-        if let Some(left_by) = &failure.left_by {
-            return self.store_committed_later(row, &failure, left_by).await;
-        }
-        self.refund_start(row).await;
-        let result = failure.result();
+    /// Records a failure of a row that waits here, again and again after longer and longer waits if the database refuses that. If
+    /// the worker drains before, the row is given back, and runs again, unless its handler has committed it.
+    async fn record_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
         for tries in 1.. {
-            if self.draining.run_until_cancelled(tokio::time::sleep(refused_wait(tries - 1))).await.is_none() {
+            let wait = tokio::time::sleep(refused_wait(tries - 1));
+            if self.draining.run_until_cancelled(wait).await.is_none() {
                 break;
             }
-            match self.record_parked(row, &result, Some(tries + 1)).await {
-                Ok(()) => return Some(failure.logged(row.id)),
+            match self.try_to_charge(row, &failure, Some(tries + 1)).await {
                 Err(Ended::Park(_)) => {}
-                Err(_) => return None,
+                written => return written.ok(),
             }
         }
-        let _ = self.record_parked(row, &RowResult::Released { due: Duration::ZERO }, None).await;
+        self.release_row(row, Duration::ZERO).await
+    }
+
+    /// Gives back a row that has waited here.
+    async fn release_row(&self, row: &Row, due: Duration) -> Option<Outcome> {
+        let _ = self.record_result(row, &RowResult::Released { due }, Some(0)).await;
         None
-    }
-
-    /// Does the same for a row that its handler has committed: it is gone, and cannot be given back. It is tried once more when
-    /// the worker drains.
-    async fn store_committed_later(&self, row: &Row, failure: &Failure, left_by: &Ticket) -> Option<Outcome> {
-        let entry = Entry::failed(row.identity.clone(), &row.delivery, failure);
-        let mut tries = 0;
-        loop {
-            let drains = self.draining.run_until_cancelled(tokio::time::sleep(refused_wait(tries))).await.is_none();
-            match self.store_committed(&entry, left_by).await {
-                Ended::Done(outcome) => return Some(outcome),
-                _ if drains => return None,
-                _ => tries += 1,
-            }
-        }
-    }
-
-    /// Records the result of a row that waits here on the inbox's own connection, since these rows have no slot.
-    async fn record_parked(&self, row: &Row, result: &RowResult, tries: Option<usize>) -> Result<(), Ended> {
-        let write = || async {
-            let _own = self.own_statements.lock().await;
-            self.store.record_result(row, result).await
-        };
-        self.insist_for(row, tries, write).await
-    }
-
-    async fn prepare_codec_of(&self, row: &Row, turn: Preparing) -> Result<(), Ended> {
-        let route = match row.identity.has_key() {
-            true => self.routes.get(row.identity.handler),
-            // Its handler is looked up again.
-            false => self.unprepared(&self.routes.takers_of_row(row), &row.delivery).await,
-        };
-        match route {
-            Some(route) => self.prepare(Ok(turn), route, &row.delivery, Some((row.id, None))).await,
-            // The run of the row reports the reason.
-            None => Ok(()),
-        }
     }
 }
 
@@ -189,12 +164,29 @@ mod tests {
     fn failures_that_wait_keep_a_limited_number_of_rows_and_bytes() {
         let (rows, small) = (ParkedRows::default(), row(10));
         let kept: Vec<_> = std::iter::from_fn(|| rows.room(&small)).collect();
-        assert_eq!(kept.len(), 1024);
+        assert_eq!((kept.len(), rows.limit(100)), (1024, (100, BYTES)), "batches go on beside them");
         drop(kept);
         let large = row(BYTES / 2 + 1);
         let (first, second) = (rows.room(&large), rows.room(&large));
         assert!(first.is_some() && second.is_none());
         drop(first);
         assert!(rows.room(&row(2 * BYTES)).is_some(), "one that is too large for it is kept alone");
+    }
+
+    #[test]
+    fn taken_memory_is_missing_until_its_permit_is_dropped() {
+        let memory = ParkedRows::default();
+        assert_eq!(memory.limit(100), (100, BYTES));
+        let first = memory.reserve(BYTES / 2);
+        assert_eq!(memory.limit(100), (100, BYTES / 2));
+        // Its last row exceeded the limit.
+        let second = memory.reserve(BYTES);
+        assert_eq!(memory.limit(100), (1, 1), "nothing is left");
+        assert!(memory.room(&row(10)).is_some(), "the failure of a row that runs can be kept");
+        let third = memory.reserve(1);
+        drop(first);
+        assert_eq!(memory.limit(100), (100, BYTES / 2));
+        drop((second, third));
+        assert_eq!(memory.limit(100), (100, BYTES));
     }
 }

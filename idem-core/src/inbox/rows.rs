@@ -1,31 +1,28 @@
-//! Runs rows that were taken together as a batch, and finishes them one by one.
+//! Runs rows that were taken from the inbox: together as a batch, and then one by one.
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use std::pin::pin;
 
-use crate::Store;
-use crate::run::Work;
+use crate::caught::dropped;
+use crate::external::{CallLimits, without_kind};
+use crate::run::{Failure, Work};
 use crate::runtime::{Ended, Pipeline, Running, Wait};
-use crate::store::Row;
+use crate::store::{Row, RowResult};
+use crate::{Reason, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Runs rows that were taken from the inbox, none of them a suspect, in one transaction. In every case each row is
+    /// Runs rows that were taken from the inbox, none of them an orphaned row, in one transaction. In every case each row is
     /// processed, its result is recorded, or its lease expires.
-    ///
-    /// Rows that have to run alone do so on the slot of this batch, and on free slots of `slots`.
-    pub(super) async fn run_rows(&self, rows: &[Row], slots: &Semaphore, running: &Running) {
+    pub(super) async fn run_rows(&self, rows: &[Row], running: &Running) {
         if let [row] = rows {
             return self.finish_row(row, Ended::Again(None), running).await;
         }
         let _held = self.leases.hold(rows);
         let admitted = running.user_code().map(|_user_code| self.admit_rows(rows));
         let ended = match admitted {
-            Some(mut works) => self.run_together(&mut works, rows.len(), running).await,
+            Some(works) => self.run_together(works, rows.len(), running).await,
             None => rows.iter().map(|_| Ended::Park(Wait::Free)).collect(),
         };
-        Box::pin(self.finish_rows(rows, ended, slots, running)).await;
+        Box::pin(self.finish_rows(rows, ended, running)).await;
     }
 
     /// Returns the rows that can run together, in claim order. Those without a key go back through decode and key, each alone.
@@ -50,32 +47,109 @@ impl<S: Store> Pipeline<S> {
         works
     }
 
-    /// Finishes each row by what became of it: first those that are done, then the others, one at a time on the slot of their
-    /// batch and on each free slot. Their leases are extended meanwhile.
+    /// Finishes each row by what became of it: first those that are done, then the others, one after another, like the deliveries
+    /// of a batch. Their leases are extended meanwhile.
     ///
-    /// While a suspect waits, or the worker drains, rows that have not begun are given back instead.
-    async fn finish_rows(&self, rows: &[Row], ended: Vec<Ended>, slots: &Semaphore, running: &Running) {
+    /// While an orphaned row waits, or the worker drains, rows that have not begun are given back instead.
+    async fn finish_rows(&self, rows: &[Row], ended: Vec<Ended>, running: &Running) {
         let (done, rest): (Vec<_>, Vec<_>) =
             rows.iter().zip(ended).partition(|(_, ended)| matches!(ended, Ended::Done(_)));
-        for (row, ended) in done {
+        for (row, mut ended) in done.into_iter().chain(rest) {
+            let stops = self.draining.is_cancelled() || self.isolation_lock.keeps_out_rows();
+            if stops && matches!(ended, Ended::Again(_)) {
+                ended = Ended::Park(Wait::Free);
+            }
             self.finish_row(row, ended, running).await;
         }
-        let more = rest.len().saturating_sub(1);
-        let rest = Mutex::new(rest.into_iter());
-        let next = || rest.lock().next();
-        let work = async |_slot: Option<SemaphorePermit<'_>>| {
-            while let Some((row, mut ended)) = next() {
-                let stops = self.draining.is_cancelled() || self.suspect_lock.keeps_out_rows();
-                if stops && matches!(ended, Ended::Again(_)) {
-                    ended = Ended::Park(Wait::Free);
-                }
-                self.finish_row(row, ended, running).await;
-            }
-        };
-        let free = std::iter::from_fn(|| slots.try_acquire().ok()).take(more);
-        // They share a task. Polled in one order each time, those behind a handler that never waits would have no turn: it
-        // uses up what tokio allows a task in one. This polls first those that had none.
-        let works: FuturesUnordered<_> = [None].into_iter().chain(free.map(Some)).map(work).collect();
-        works.collect::<()>().await;
     }
+
+    /// Runs a taken row that has to run alone, or records what has become of it in a batch. In every case the row is processed,
+    /// its result is recorded, or its lease expires.
+    pub(super) async fn finish_row(&self, row: &Row, ended: Ended, running: &Running) {
+        // Pinned first, like other large futures: each call would move the whole future.
+        let work = pin!(async {
+            let ended = match ended {
+                Ended::Again(_) => self.run_row(row, running).await?,
+                Ended::Done(outcome) => {
+                    let meters = self.routes.meters(row.identity.handler);
+                    row.waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited));
+                    return Some(outcome);
+                }
+                ended => ended,
+            };
+            self.record(row, ended).await
+        });
+        self.report_row(row, work).await;
+    }
+
+    /// Runs a row by itself, and returns what has become of it; `None` if nothing is left to record. A row is left to its external
+    /// call, if it has no answer yet, or to a version of the service that makes the call, if this one does not. One with the answer
+    /// of another call is dead.
+    async fn run_row(&self, row: &Row, running: &Running) -> Option<Ended> {
+        if !row.identity.has_key() {
+            return self.readmit(row, running).await;
+        }
+        let route = self.routes.get(row.identity.handler)?;
+        match &route.external {
+            Some(call) if row.answer.is_none() => {
+                // The row takes it if it has none yet.
+                let provider_key = call.first_provider_key(&row.identity, &row.delivery);
+                let _ = self.record_result(row, &RowResult::LeftToCall { provider_key }, None).await;
+                self.wake_inbox();
+                return None;
+            }
+            Some(call) if !call.limits.is_of(row) => {
+                return Some(Ended::Failed(Failure::new(Err(Reason::Permanent), of_another(row, &call.limits))));
+            }
+            None if row.may_have_called() => return Some(self.left_to_caller(row)),
+            _ => {}
+        }
+        let mut work = Work::of_row(route, row);
+        let ended = self.run_one(&mut work, running).await;
+        // The drop of a message is user code, and the record may take as long as an outage.
+        dropped("a message", work);
+        Some(ended)
+    }
+
+    /// Sends a replayed row that has no key back through decode and key.
+    ///
+    /// Replaces it by one with a claim for each handler that takes it now, which runs like any other; or
+    /// its message is a duplicate or conflict of one that was taken over meanwhile. Reports the outcome of each handler, and then
+    /// returns `None`; otherwise what has become of the row.
+    async fn readmit(&self, row: &Row, running: &Running) -> Option<Ended> {
+        let Some(user_code) = running.user_code() else { return Some(Ended::Park(Wait::Free)) };
+        let routes = self.routes.takers_of_row(row);
+        let (mut entries, is_unprepared) = self.shares(&row.delivery, &routes);
+        drop(user_code);
+        if is_unprepared {
+            return Some(Ended::Park(Wait::Codec));
+        }
+        // One that no other handler can take either is dead as it is.
+        let undeliverable = match (&routes[..], &entries[..]) {
+            ([], _) => Some(Failure::undeliverable(self.routes.untaken(&row.delivery))),
+            ([_], [entry]) if !entry.identity.has_key() => Some(entry.failure.clone()),
+            _ => None,
+        };
+        if let Some(failure) = undeliverable {
+            return Some(Ended::Failed(failure));
+        }
+        entries.iter_mut().for_each(|entry| entry.replaces = Some(row));
+        let shared = match self.store_shared(&entries).await {
+            Ok(shared) => shared,
+            Err(ended) => return Some(ended),
+        };
+        for (identity, outcome) in shared.outcomes {
+            self.emit(self.routes.get(identity.handler), identity.known_key(), &row.delivery, &outcome);
+        }
+        None
+    }
+}
+
+/// The error of a row whose answer another call has got: it would be read as that of this one.
+fn of_another(row: &Row, limits: &CallLimits) -> String {
+    let (made, name) = (without_kind(row.call_name.as_deref().unwrap_or_default()), limits.name);
+    format!(
+        "the answer that is kept is that of the call `{made}`, and the handler now makes the call `{name}`: if they are the same, keep \
+         the name, `#[external(.., name = {made:?})]`, and replay the message; otherwise give it an answer by `Inbox::resolve`"
+    )
 }

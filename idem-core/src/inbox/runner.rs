@@ -4,25 +4,30 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join;
-use tokio::sync::{Notify, Semaphore};
+use futures_util::future::{join, join_all};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Permit, Pipeline, Running, jittered};
-use crate::store::{CRASHED_AT_ONCE, Row, RowKind, StoreError, TakeLimit};
+use crate::store::{CRASHED_AT_ONCE, HandlerId, LookBack, Row, RowKind, StoreError, TakeLimit};
 
-use super::memory::Memory;
-use super::taker::{POLL_DUE, Taker};
+use super::looks::Looks;
+
+/// How long rows are taken without a poll while all slots are in demand. An orphaned row stops new starts up to that much
+/// later.
+pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 
 /// Runs the inbox of a worker until it drains, and then finishes what runs.
 ///
 /// Any number of processes may do so: each row is taken by one of them at a time.
 pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     let mut runner = Runner {
-        taker: Taker::new(pipeline.clone()),
+        handlers: pipeline.routes.ids(),
+        looks: Looks::new(pipeline.settings.poll),
+        of_orphans: Looks::new(pipeline.settings.poll),
         slots: Arc::new(Semaphore::new(pipeline.settings.inbox_concurrency())),
-        memory: Memory::default(),
         pipeline: pipeline.clone(),
         polled: None,
     };
@@ -36,11 +41,13 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     }
 }
 
-struct Runner<S: Store> {
-    pipeline: Arc<Pipeline<S>>,
-    taker: Taker<S>,
+/// Takes the due rows of a worker's handlers, and runs them.
+pub(super) struct Runner<S: Store> {
+    pub(super) pipeline: Arc<Pipeline<S>>,
+    pub(super) handlers: Vec<HandlerId>,
+    looks: Looks,
+    pub(super) of_orphans: Looks,
     slots: Arc<Semaphore>,
-    memory: Memory,
     /// The time of the last poll, as long as more rows are due than there are slots.
     polled: Option<Instant>,
 }
@@ -50,20 +57,14 @@ impl<S: Store> Runner<S> {
         let mut tasks = JoinSet::new();
         while !self.pipeline.draining.is_cancelled() {
             let round = self.round(&mut tasks).await;
-            let more = matches!(round, Ok(true));
-            if let Err(fault) = round {
-                self.pipeline.outage.report(&fault);
-            }
-            while tasks.try_join_next().is_some() {}
-            if !more {
+            if !self.pipeline.rest_after(round, &self.pipeline.scheduled, &mut tasks).await {
                 self.polled = None;
-                self.pipeline.rest(&self.pipeline.scheduled, jittered(self.pipeline.settings.poll)).await;
             }
         }
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Makes crashed rows dead letters, runs suspects, and starts as many ordinary rows as there is room for. Returns
+    /// Makes crashed rows dead letters, runs orphaned rows, and starts as many ordinary rows as there is room for. Returns
     /// whether more may be due at once.
     async fn round(&mut self, tasks: &mut JoinSet<()>) -> Result<bool, StoreError> {
         if self.polled.is_some_and(|at| at.elapsed() < POLL_DUE) {
@@ -73,82 +74,146 @@ impl<S: Store> Runner<S> {
         let lease = self.pipeline.settings.lease;
         let own = self.pipeline.own_statements.lock().await;
         let began = Instant::now();
-        let due = store.poll_due(&self.taker.handlers, lease, self.taker.looks.due(began)).await?;
+        let since = LookBack { ordinary: self.looks.since(began), orphan: self.of_orphans.since(began) };
+        let due = store.poll_due(&self.handlers, lease, since).await?;
         self.polled = Some(Instant::now());
-        self.taker.looks.polled(began, due.ordinary, due.suspect || due.alone);
-        let crashed =
-            if due.crashed { store.dead_letter_crashed(&self.taker.handlers, lease).await? } else { Vec::new() };
+        if !due.ordinary {
+            self.looks.found(began, &[]);
+        }
+        if !due.orphan && !due.alone {
+            self.of_orphans.found(began, &[]);
+        }
+        let crashed = if due.crashed { store.dead_letter_crashed(&self.handlers, lease).await? } else { Vec::new() };
         drop(own);
         // If the process ends here, or the response was lost, these dead letters are never reported.
         for row in &crashed {
             self.pipeline.report_crashed(row).await;
         }
-        // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
+        // Due ordinary rows get their turn after the orphaned rows, so that many orphaned rows do not stop them for long.
         let others = due.ordinary && !self.pipeline.is_outbox_full();
-        let mut suspects = due.suspect && self.taker.suspects(RowKind::Suspect, others).await?;
-        suspects |= due.alone && self.taker.suspects(RowKind::Alone, others).await?;
+        let mut orphans = due.orphan && self.orphans(RowKind::Orphan, others).await?;
+        orphans |= due.alone && self.orphans(RowKind::Alone, others).await?;
         let ordinary = due.ordinary && self.ordinary(tasks).await?;
-        Ok(suspects || ordinary || crashed.len() == CRASHED_AT_ONCE as usize)
+        Ok(orphans || ordinary || crashed.len() == CRASHED_AT_ONCE as usize)
     }
 
     /// Starts as many rows as can begin at once. Returns whether at least that many were due. While the outbox is full,
-    /// no row starts, but suspects and crashed rows do not wait for it.
+    /// no row starts, but orphaned rows and crashed rows do not wait for it.
     async fn ordinary(&mut self, tasks: &mut JoinSet<()>) -> Result<bool, StoreError> {
         if self.pipeline.is_outbox_full() {
             return Ok(false);
         }
-        let Ok(first) = self.slots.clone().acquire_owned().await else { return Ok(false) };
-        let mut slots = vec![first];
-        slots.extend(std::iter::from_fn(|| self.slots.clone().try_acquire_owned().ok()));
-        // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
+        let slots = free(&self.slots).await;
+        // Held from before the take until the outcome is written, so that an orphaned row finds no running and no taken row
         // in this process; in an outage as `Running` says.
-        let permit = self.pipeline.suspect_lock.inbox().await;
+        let lock = Permit::Inbox(self.pipeline.isolation_lock.inbox().await);
         if self.pipeline.draining.is_cancelled() {
             return Ok(false);
         }
         let size = self.pipeline.throttle.size();
         let began = Instant::now();
-        let (rows, bytes) = self.memory.limit(slots.len() * size);
-        let wanted = TakeLimit { rows, bytes, since: self.taker.looks.take(began) };
-        let taken = self.taker.take(RowKind::Ordinary, wanted, permit).await?;
+        let (rows, bytes) = self.pipeline.parked_rows.limit(slots.len() * size);
+        let wanted = TakeLimit { rows, bytes, since: self.looks.since(began) };
+        let taken = self.take(RowKind::Ordinary, wanted, lock).await?;
         // The rows that were given back are due: without a rest they would be taken again and again during the outage.
-        let Some((rows, permit)) = taken else { return Ok(false) };
-        self.taker.looks.taken(began, &rows);
+        let Some((rows, Permit::Inbox(permit))) = taken else { return Ok(false) };
+        self.looks.found(began, &rows);
         let all = rows.len() == wanted.rows || bytes_of(&rows) >= wanted.bytes;
         // Spread over the slots, rather than in one batch that leaves the other slots idle.
-        let size = rows.len().div_ceil(slots.len()).clamp(1, size);
+        let size = rows.len().div_ceil(slots.len().max(1)).clamp(1, size);
         let mut rows = rows.into_iter();
-        let mut slots = slots.into_iter();
-        loop {
+        for slot in slots {
             let batch: Vec<Row> = rows.by_ref().take(size).collect();
-            let Some(slot) = slots.next().filter(|_| !batch.is_empty()) else { break };
+            if batch.is_empty() {
+                break;
+            }
             // By batch: a handler that hangs holds only its own batch in memory.
-            let held = (slot, self.memory.reserve(bytes_of(&batch)));
-            let (pipeline, slots, permit) = (self.pipeline.clone(), self.slots.clone(), permit.clone());
+            let held = (slot, self.pipeline.parked_rows.reserve(bytes_of(&batch)));
+            let (pipeline, permit) = (self.pipeline.clone(), permit.clone());
             tasks.spawn(async move {
                 let _held = held;
                 let running = Running::new(Permit::Inbox(permit));
-                let work = pin!(pipeline.run_rows(&batch, &slots, &running));
+                let work = pin!(pipeline.run_rows(&batch, &running));
                 pipeline.defect.task("inbox", running.during(&pipeline.outage, work)).await;
             });
         }
         Ok(all)
     }
+
+    /// Takes rows under a lock. They may be charged a start even if the take gets no answer, so the lock is held until they are
+    /// found, except in an outage: no orphaned row of another database may wait for its end. Returns `None` after that: the rows
+    /// were given back, since anything may have started meanwhile.
+    pub(super) async fn take(&self, kind: RowKind, limit: TakeLimit, lock: Permit) -> Taken {
+        let (pipeline, token, running) = (&*self.pipeline, Uuid::new_v4(), Running::new(lock));
+        let take = pipeline.store.take(&self.handlers, kind, limit, token, pipeline.settings.lease);
+        let taken = pin!(pipeline.taken(token, take));
+        let rows = running.during(&pipeline.outage, taken).await?;
+        if let Some(lock) = running.into_lock() {
+            return Ok(Some((rows, lock)));
+        }
+        let _held = pipeline.leases.hold(&rows);
+        join_all(rows.iter().map(|row| pipeline.give_back(row, Duration::ZERO))).await;
+        Ok(None)
+    }
 }
 
+/// The rows that were taken, and the lock that is still held.
+type Taken = Result<Option<(Vec<Row>, Permit)>, StoreError>;
+
 impl<S: Store> Pipeline<S> {
-    /// Waits until a row is `due` here or the poll interval elapses, and then for the end of an outage. The drain ends the
-    /// wait.
-    pub(crate) async fn rest(&self, due: &Notify, poll: Duration) {
-        let rest = async {
-            tokio::select! {
-                () = due.notified() => {}
-                () = tokio::time::sleep(poll) => {}
-            }
-            self.outage.over().await;
-        };
-        self.draining.run_until_cancelled(rest).await;
+    /// Ends a round of a loop that takes rows. Unless more may be due at once, waits until a row is `due` here or the poll interval
+    /// elapses, and then for the end of an outage. The drain ends the wait. Returns whether more may be due.
+    pub(crate) async fn rest_after(
+        &self,
+        round: Result<bool, StoreError>,
+        due: &Notify,
+        tasks: &mut JoinSet<()>,
+    ) -> bool {
+        let more = matches!(round, Ok(true));
+        if let Err(fault) = round {
+            self.outage.report(&fault);
+        }
+        while tasks.try_join_next().is_some() {}
+        if !more {
+            let rest = async {
+                tokio::select! {
+                    () = due.notified() => {}
+                    () = tokio::time::sleep(jittered(self.settings.poll)) => {}
+                }
+                self.outage.over().await;
+            };
+            self.draining.run_until_cancelled(rest).await;
+        }
+        more
     }
+
+    /// Takes rows, or calls. The token is generated before the take, so that those whose take got no response are found by it, and
+    /// can then begin.
+    pub(crate) async fn taken(
+        &self,
+        token: Uuid,
+        take: impl Future<Output = Result<Vec<Row>, StoreError>>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let own = self.own_statements.lock().await;
+        let answer = take.await;
+        drop(own);
+        let mut rows = match answer {
+            Err(fault @ StoreError::ConnectionLost(_)) => {
+                self.outage.report(&fault);
+                // Also while the worker drains: what was taken counts as called until it is given back.
+                self.outage.insist(&self.stop, || self.store.rows_by_token(token)).await.unwrap_or_default()
+            }
+            answer => answer?,
+        };
+        rows.iter_mut().for_each(|row| self.complete(row));
+        Ok(rows)
+    }
+}
+
+/// Waits for a free slot. Returns it with all others that are free.
+pub(crate) async fn free(slots: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
+    let first = slots.clone().acquire_owned().await;
+    first.into_iter().chain(std::iter::from_fn(|| slots.clone().try_acquire_owned().ok())).collect()
 }
 
 fn bytes_of(rows: &[Row]) -> usize {

@@ -8,6 +8,10 @@ const NOTHING: [&str; 5] = ["null", "undefined", "none", "nil", "<nil>"];
 
 /// Describes a part of a key that stands for no value: the default of a decoder, or the text of one.
 pub(crate) fn absent(part: &[u8]) -> Option<&'static str> {
+    // Most keys are numbers, and no text of nothing begins like one.
+    if let Some(b'1'..=b'9') = part.first() {
+        return None;
+    }
     if part.iter().all(|byte| *byte == 0) {
         return Some("nil");
     }

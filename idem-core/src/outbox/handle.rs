@@ -121,25 +121,21 @@ pub struct Staging<'a> {
 
 impl Staging<'_> {
     /// Sets the key, see [`Outgoing::key`].
-    #[allow(clippy::must_use_candidate, reason = "the message is staged already")]
     pub fn key(self, key: impl KeyPart) -> Self {
         self.change(|message| message.key(key))
     }
 
     /// Sets the id, see [`Outgoing::id`].
-    #[allow(clippy::must_use_candidate, reason = "as above")]
     pub fn id(self, id: Uuid) -> Self {
         self.change(|message| message.id(id))
     }
 
     /// Appends a header, see [`Outgoing::header`].
-    #[allow(clippy::must_use_candidate, reason = "as above")]
     pub fn header(self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
         self.change(|message| message.header(name, value))
     }
 
     /// Sets the event type, see [`Outgoing::event_type`].
-    #[allow(clippy::must_use_candidate, reason = "as above")]
     pub fn event_type(self, event_type: impl Into<String>) -> Self {
         self.change(|message| message.event_type(event_type))
     }
@@ -191,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfit_message_is_refused_at_once() {
+    fn an_undeliverable_message_is_refused_at_once() {
         let why = Outbox::default().publish("a\0", &1).unwrap_err().to_string();
         assert!(why.contains("destination"), "{why}");
     }

@@ -1,9 +1,9 @@
 //! The ids of staged messages.
 
-use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid};
 
 use crate::Key;
+use crate::store::digest;
 
 /// What the ids of the messages of one run are derived from.
 #[derive(Debug, Clone, Copy)]
@@ -23,16 +23,9 @@ impl Origin<'_> {
     /// and of all other parts, each of these behind its length.
     pub(crate) fn id(&self, place: usize) -> Uuid {
         let Some(key) = self.key else { return Uuid::now_v7() };
-        let mut hash = Sha256::new();
-        hash.update(self.namespace.as_bytes());
-        for part in [self.consumer.as_bytes(), self.handler.as_bytes(), key.as_bytes()] {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        hash.update((place as u64).to_be_bytes());
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&hash.finalize()[..16]);
-        Builder::from_custom_bytes(bytes).into_uuid()
+        let parts = [self.consumer.as_bytes(), self.handler.as_bytes(), key.as_bytes()];
+        let digest = digest("", self.namespace, &parts, &(place as u64).to_be_bytes());
+        Builder::from_custom_bytes(digest).into_uuid()
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Outgoing {
     /// Whether it is for the handler of this name, without a broker.
     pub(crate) is_local: bool,
     /// The first value that was set and that cannot be sent.
-    pub(crate) unfit: Option<String>,
+    pub(crate) undeliverable: Option<String>,
 }
 
 impl Outgoing {
@@ -56,7 +56,7 @@ impl Outgoing {
             id: None,
             headers: Headers::new(),
             is_local: false,
-            unfit: None,
+            undeliverable: None,
         }
     }
 
@@ -147,12 +147,12 @@ impl Outgoing {
 
     /// Keeps the first reason why the message cannot be staged.
     pub(crate) fn refuse(&mut self, why: String) {
-        self.unfit.get_or_insert(why);
+        self.undeliverable.get_or_insert(why);
     }
 
     /// Checks what no broker can carry. The text names the part and its limit, and no value but the destination.
     pub(crate) fn check(&self) -> Result<(), String> {
-        if let Some(why) = &self.unfit {
+        if let Some(why) = &self.undeliverable {
             return Err(why.clone());
         }
         let short = [
@@ -171,9 +171,7 @@ impl Outgoing {
         }
         Ok(())
     }
-}
 
-impl Outgoing {
     /// Returns the bytes of its payload and its headers.
     pub(crate) fn size(&self) -> usize {
         let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -243,7 +241,7 @@ mod tests {
     fn what_no_broker_can_carry_is_named_with_its_limit() {
         let fit = || Outgoing::new("orders", "{}").key("k").event_type("paid").header("tenant", vec![0xff, 0]);
         fit().check().unwrap();
-        for (unfit, says) in [
+        for (undeliverable, says) in [
             (fit().key("x".repeat(300)), "the key has 300 bytes"),
             (fit().key(""), "the key is empty"),
             (fit().header("", "1"), "a header has no name"),
@@ -252,7 +250,7 @@ mod tests {
             (fit().content_type("text\0"), "the content type has a control character"),
             (Outgoing::new("x".repeat(256), ""), "the destination has 256 bytes"),
         ] {
-            let why = unfit.check().unwrap_err();
+            let why = undeliverable.check().unwrap_err();
             assert!(why.contains(says), "{why}");
         }
     }

@@ -1,6 +1,6 @@
 //! The interface to brokers, to which a relay publishes.
 
-use crate::BoxError;
+use crate::{BoxError, Error};
 
 use super::StagedMessage;
 
@@ -49,7 +49,7 @@ pub trait Sink: Send + Sync + 'static {
     /// The name of the exchange, the stream or the cluster, for errors and the log. It must not contain a secret.
     fn name(&self) -> &str;
 
-    /// The size of the largest message that the broker takes, in bytes, if it is known. A message whose payload and
+    /// The size of the largest message that the broker accepts, in bytes, if it is known. A message whose payload and
     /// headers, with the context of its trace, are larger is refused when it is staged, if this relay runs in the same
     /// process, so that no later message of its key overtakes it. What the sink adds to them, such as the id and the key,
     /// is not counted there: [`publish`](Self::publish) refuses a message that is too large only with that. The limit is
@@ -78,11 +78,11 @@ pub trait Sink: Send + Sync + 'static {
     /// A message may be published again under the same id: after an error, and after a crash of the relay.
     ///
     /// Cancel safe: if the future is dropped, it is unknown whether the message was published, and the relay publishes
-    /// it again. The relay drops the future at a timeout (10 seconds by default) and when its lease of the
-    /// outbox ends. A dropped call must not make another call fail, or confirm another message.
+    /// it again. The relay drops the future at a timeout (10 seconds by default) and when another relay has
+    /// the lease of the outbox. A dropped call must not make another call fail, or confirm another message.
     ///
     /// # Errors
-    /// [`SinkError::Message`] if the broker has refused this message and would refuse it again, or the sink cannot
+    /// [`SinkError::Message`] if the broker has rejected this message and would reject it again, or the sink cannot
     /// express it; [`SinkError::Broker`] in any other case. The text must not contain a secret, or the payload.
     fn publish(&self, message: &StagedMessage) -> impl Future<Output = Result<(), SinkError>> + Send;
 
@@ -100,13 +100,13 @@ pub trait Sink: Send + Sync + 'static {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SinkError {
-    /// The broker, or the sink, refuses this message: it is too large, unroutable, or has a value that the broker cannot
-    /// carry. The failure is charged to the message: it is tried again later, a limited number of times, while messages
-    /// of other keys pass. Then it becomes a dead letter of the outbox.
+    /// The broker, or the sink, rejects this message: it is too large, unroutable, or has a value that the broker
+    /// cannot carry. The failure counts as an attempt: the message is tried again later, a limited number of times,
+    /// while messages of other keys pass. Then it becomes a dead letter of the outbox.
     #[error("the message was refused: {0}")]
     Message(#[source] BoxError),
     /// The broker did not answer, answered that it is unable to store anything at present, or the connection is lost. No
-    /// message is charged, and the relay tries again until it is confirmed.
+    /// attempt is counted, and the relay tries again until the message is confirmed.
     #[error("the broker is unavailable: {0}")]
     Broker(#[source] BoxError),
 }
@@ -120,5 +120,15 @@ impl SinkError {
     /// Creates a [`SinkError::Broker`].
     pub fn broker(error: impl Into<BoxError>) -> Self {
         Self::Broker(error.into())
+    }
+}
+
+/// For [`Sink::open`]: a wrong configuration ends the start of the relay, and everything else passes.
+impl From<Error> for SinkError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Config(_) => Self::message(error),
+            _ => Self::broker(error),
+        }
     }
 }

@@ -1,33 +1,98 @@
-//! Deliveries that cannot run now. Each has left its lane, and waits here for one reason, unacked and with its lease
-//! extended, without a connection, a lock or a transaction. Then it starts over.
+//! Deliveries that cannot run now. Each has left its lane, and waits here for one reason, unacked, without a
+//! connection, a lock or a transaction. Then it starts over.
 //!
 //! | file | contents |
 //! |---|---|
-//! | this one | the task in which all parked deliveries wait |
-//! | `arrival` | a delivery that can run, and the state that it keeps |
+//! | this one | a delivery, its state from one try to the next, the queues, and the task in which parked ones wait |
 //! | `until` | each wait |
-//! | `in_vain` | how long a delivery waits whose try was in vain |
 //! | `blocked` | the gauges |
 
-mod arrival;
 mod blocked;
-mod in_vain;
 mod until;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_channel::{Receiver, Sender};
+use async_channel::{Receiver, Sender, TrySendError};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::runtime::{Pipeline, Wait};
-use crate::{Acker, Store};
+use crate::run::Failure;
+use crate::runtime::{KeyTicket, KeyTickets, Pipeline, Refused, Wait};
+use crate::store::Identity;
+use crate::{Acker, Delivery, Key, Outcome, Store};
 
 use blocked::Blocked;
 
-pub(crate) use arrival::{Arrival, Carried};
-pub(crate) use in_vain::UNANSWERED;
+/// A delivery, with the state of earlier tries. In the queue of a lane, it is the first in the queues in which it has a place.
+/// It is large and passes through many hands, so it is on the heap.
+pub(crate) type Arrival<A> = Box<Arrived<A>>;
+
+/// The parts of an [`Arrival`].
+pub(crate) struct Arrived<A> {
+    pub(crate) delivery: Delivery,
+    pub(crate) acker: A,
+    pub(crate) carried: Carried,
+}
+
+/// State that a delivery keeps from one try to the next, while it waits or runs. Dropping it lets other deliveries
+/// continue.
+#[derive(Default)]
+pub(crate) struct Carried {
+    /// Its place in the queue of its ordering key.
+    pub(crate) order: Option<KeyTicket>,
+    /// Its places in the queues of the keys of its message, in claim order: one for each handler.
+    pub(crate) keys: KeyTickets,
+    /// The key of its message, if the last try has found it and one handler takes it: for the observer.
+    pub(crate) key: Option<Key>,
+    /// The outcome for each of several handlers that take it, once it is stored for all of them.
+    pub(crate) shares: Vec<(Identity, Outcome)>,
+    /// A failure that could not be recorded yet. Only the write is retried, never the run.
+    pub(crate) charge: Option<Box<Failure>>,
+    /// How many tries in a row were in vain. After the first, it is processed by itself.
+    pub(crate) tries: usize,
+    /// Counts it as refused by the database.
+    pub(crate) refused: Option<Refused>,
+}
+
+/// The queues for deliveries.
+pub(crate) struct Arrivals<A> {
+    /// Deliveries that can run.
+    pub(crate) lanes: Sender<Arrival<A>>,
+    /// Deliveries that cannot run now: those that were received wait for their turn.
+    pub(crate) parked: Sender<Parked<A>>,
+    /// Redelivered messages, which must not wait for a free lane: a broker with a delivery limit would drop such a
+    /// message if this process ended often enough before that.
+    pub(crate) to_store: Sender<Arrival<A>>,
+}
+
+impl<A> Arrivals<A> {
+    /// Closes all queues. Items already in them are still taken.
+    pub(crate) fn close(&self) {
+        self.lanes.close();
+        self.parked.close();
+        self.to_store.close();
+    }
+
+    /// Passes on a delivery that was received.
+    pub(crate) fn push(&self, arrival: Arrival<A>) {
+        let must_wait = arrival.carried.order.as_ref().is_some_and(|place| !place.is_first());
+        // What a drain has closed takes no more: the close of the source gives it back.
+        if must_wait {
+            // Also one that was redelivered: sources refuse queues with a delivery limit, so nothing drops it while it waits.
+            drop(self.parked.try_send(Parked { arrival, until: Wait::Order }));
+        } else {
+            drop(self.pass(arrival));
+        }
+    }
+
+    /// Passes on a delivery that can run. Returns it if a drain has closed the queue.
+    fn pass(&self, arrival: Arrival<A>) -> Option<Arrival<A>> {
+        let stores_first = arrival.delivery.ordering_key.is_none() && arrival.delivery.redelivered();
+        let queue = if stores_first { &self.to_store } else { &self.lanes };
+        queue.try_send(arrival).err().map(TrySendError::into_inner)
+    }
+}
 
 /// A delivery that cannot run now. It keeps its places in the queues of its keys.
 pub(crate) struct Parked<A> {
@@ -38,14 +103,12 @@ pub(crate) struct Parked<A> {
 /// How often the age of the oldest blocked delivery is shown.
 const SHOW: Duration = Duration::from_secs(1);
 
-/// Keeps parked deliveries, and passes each to the lanes when its wait ends; a redelivered one that is not ordered to those
-/// that are stored, as when it was received. Returns once `parked` is closed and empty and no delivery waits. The worker's
-/// drain closes it and ends the waits.
+/// Keeps parked deliveries, and passes each on when its wait ends. Returns once `parked` is closed and empty and no delivery
+/// waits. The worker's drain closes it and ends the waits.
 pub(crate) async fn run<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
     parked: Receiver<Parked<A>>,
-    lanes: Sender<Arrival<A>>,
-    to_store: Sender<Arrival<A>>,
+    queues: Arc<Arrivals<A>>,
 ) {
     let (mut waits, mut open) = (FuturesUnordered::new(), true);
     let (mut blocked, mut show) = (Blocked::new(&pipeline.metrics), interval(SHOW));
@@ -61,12 +124,8 @@ pub(crate) async fn run<S: Store, A: Acker>(
             },
             Some((ended, place)) = waits.next() => {
                 blocked.leave(place);
-                if let Some(arrival) = ended.flatten() {
-                    let stored = arrival.delivery.ordering_key.is_none() && arrival.delivery.redelivered();
-                    // A drain may have closed the queue meanwhile.
-                    if let Err(closed) = if stored { &to_store } else { &lanes }.try_send(arrival) {
-                        pipeline.release(closed.into_inner().acker).await;
-                    }
+                if let Some(closed) = ended.flatten().and_then(|arrival| queues.pass(arrival)) {
+                    pipeline.release(closed.acker).await;
                 }
             }
             _ = show.tick(), if !blocked.is_empty() => blocked.show(),
@@ -78,15 +137,7 @@ impl<S: Store> Pipeline<S> {
     /// Passes a delivery on that cannot run now, or releases it if a drain has closed the queue of those.
     pub(crate) async fn park<A: Acker>(&self, delivery: Parked<A>, parked: &Sender<Parked<A>>) {
         if let Err(closed) = parked.try_send(delivery) {
-            self.give_up(closed.into_inner().arrival.acker).await;
+            self.release(closed.into_inner().arrival.acker).await;
         }
-    }
-
-    /// Ends a wait without success: the worker drains, or the delivery is lost.
-    async fn give_up<A: Acker>(&self, acker: A) {
-        if acker.is_live() {
-            return self.release(acker).await;
-        }
-        tracing::debug!("the delivery was lost; the broker redelivers it");
     }
 }

@@ -98,11 +98,12 @@ impl RelaySettings {
 /// with a name and a relay of its own.
 #[must_use = "a relay does nothing until `run_until`"]
 pub struct Relay<S, K> {
-    name: String,
-    store: S,
-    sink: K,
-    settings: RelaySettings,
-    health: Health,
+    /// That of its outbox.
+    pub(crate) name: String,
+    pub(super) store: S,
+    pub(super) sink: K,
+    pub(super) settings: RelaySettings,
+    pub(super) health: Health,
 }
 
 impl<S: Store, K: Sink> Relay<S, K> {
@@ -112,18 +113,18 @@ impl<S: Store, K: Sink> Relay<S, K> {
         Self { name: name.into(), store, sink, settings: RelaySettings::default(), health: Health::new() }
     }
 
-    /// Sets how many messages may be published at once; 500 by default, and one of each key. Up to 20 times as many are kept
-    /// in memory, from 1,000 to 100,000, and no more than about 64 MiB of payloads and headers, beside those of one read. Of those
-    /// that wait for their next attempt, or for their destination, only the ids and keys are kept: of up to 100 times as many, from
-    /// 1,000 to 50,000.
+    /// Sets how many messages may be published at once; 500 by default, and one of each key. Up to 20 times as many are
+    /// kept in memory, from 1,000 to 100,000, and no more than about 64 MiB of payloads and headers, besides those of
+    /// one read. Of those that wait for their next attempt, or for their destination, only the ids and keys are kept:
+    /// of up to 100 times as many, from 1,000 to 50,000.
     pub fn concurrency(mut self, messages: usize) -> Self {
         self.settings.concurrency = messages;
         self
     }
 
-    /// Sets when and how often a message is published again that the broker has refused. By default it becomes a dead
+    /// Sets when and how often a message is published again that the broker has rejected. By default it becomes a dead
     /// letter after 10 attempts, which take 8.5 to 17 minutes, by the jitter. Messages of its key wait meanwhile, and others
-    /// pass. Failures of the broker are not charged to any message.
+    /// pass. Failures of the broker count as no attempt.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.settings.retry = policy;
         self
@@ -156,18 +157,13 @@ impl<S: Store, K: Sink> Relay<S, K> {
         self
     }
 
-    /// The name of its outbox.
-    pub(crate) fn outbox(&self) -> &str {
-        &self.name
-    }
-
     /// Returns a handle to the health of this relay. Call it before the relay runs.
     pub fn health(&self) -> Health {
         self.health.clone()
     }
 
     /// Runs until `shutdown` completes, and then drains: it publishes nothing more, waits for the confirms of what is
-    /// published, deletes that, and gives its lease back, so that another relay goes on at once.
+    /// published, deletes that, and releases its lease, so that another relay goes on at once.
     ///
     /// Dropping the future ends the relay at once, like a crash, without harm: what was not deleted is published again,
     /// by another relay once the lease has ended.
@@ -176,10 +172,9 @@ impl<S: Store, K: Sink> Relay<S, K> {
     /// At the start: settings that cannot work, a database that cannot be used, or what
     /// [`Sink::open`] says that no message can change. Once the relay runs, only `shutdown` ends it,
     /// or a sink that panics at several messages in a row: then it drains and returns [`Error::Panicked`]. A panic at one
-    /// message is charged to it, as if the broker had refused it.
+    /// message counts as an attempt, as if the broker had rejected it.
     pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
-        let Self { name, store, sink, settings, health } = self;
-        super::run::until((name, store, sink), settings, health, shutdown).await
+        super::run::until(self, shutdown).await
     }
 }
 
@@ -198,7 +193,7 @@ mod tests {
         let fit = RelaySettings::default;
         assert!(fit().check("billing").is_ok() && fit().check("").is_err());
         let max = Duration::MAX;
-        for unfit in [
+        for undeliverable in [
             RelaySettings { concurrency: 0, ..fit() },
             RelaySettings { concurrency: usize::MAX, ..fit() },
             RelaySettings { lease: max, ..fit() },
@@ -206,7 +201,7 @@ mod tests {
             RelaySettings { publish_timeout: max, ..fit() },
             RelaySettings { shutdown_timeout: max, ..fit() },
         ] {
-            assert!(matches!(unfit.check("billing"), Err(Error::Config(_))), "{unfit:?}");
+            assert!(matches!(undeliverable.check("billing"), Err(Error::Config(_))), "{undeliverable:?}");
         }
     }
 }

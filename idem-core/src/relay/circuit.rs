@@ -9,7 +9,7 @@
 //! A failure of the broker while others are confirmed is one of the destination, such as a full queue: it backs off, too, and is
 //! no timeout. Without a confirm since, the broker is away, and everything waits.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -49,12 +49,6 @@ pub(super) fn wait_unanswered(tries: u32) -> Duration {
 #[derive(Debug, Default)]
 pub(super) struct Circuits {
     of: HashMap<String, Circuit>,
-    /// The open ones that wait for their turn, by the time of it.
-    turns: BTreeSet<(Instant, String)>,
-    /// How many probes belong to the quarter of the slots.
-    slow_probes: usize,
-    /// The destination for which was read last. Another one is next.
-    read_last: String,
 }
 
 /// The circuit of a destination.
@@ -65,13 +59,15 @@ struct Circuit {
     /// The messages that wait: those that were not tried, and those that got no answer, which go last.
     fresh: VecDeque<i64>,
     tried: VecDeque<i64>,
-    /// The message that finds out whether it answers, and whether it belongs to the quarter of the slots.
-    probe: Option<(i64, bool)>,
-    /// The lowest id of messages without a key that are not kept, if there may be some.
+    /// The message that finds out whether it answers.
+    probe: Option<i64>,
+    /// The lowest id of messages without a key that are not kept, if there may be some, beside those of the read that runs.
     passed: Option<i64>,
-    /// Whether the read that runs asks for these, and whether one has since the last probe.
-    asked: bool,
+    /// Whether the read that runs is for these, and whether one has ended since the last probe.
+    is_read: bool,
     checked: bool,
+    /// When the last one began.
+    read_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -89,37 +85,29 @@ impl Circuits {
 
     /// Returns whether a message may be published although the circuit is open, as its probe.
     pub(super) fn is_probe(&self, to: &str, id: i64) -> bool {
-        self.of.get(to).is_some_and(|of| of.probes(id))
+        self.of.get(to).is_some_and(|of| of.probe == Some(id))
     }
 
     /// Returns whether a message to this destination belongs to the quarter of the slots.
     pub(super) fn is_slow(&self, to: &str) -> bool {
-        self.of.get(to).and_then(|of| of.open.as_ref()).is_some_and(|open| open.is_slow)
+        self.of.get(to).is_some_and(Circuit::is_slow)
     }
 
     /// Opens a circuit, or keeps it open for longer, because a message that was published at `began` got no answer or was not
     /// taken. Returns whether it was closed.
     pub(super) fn fail(&mut self, to: &str, is_slow: bool, (began, now): (Instant, Instant)) -> bool {
-        if !self.of.contains_key(to) {
-            self.of.insert(to.to_owned(), Circuit::default());
-        }
-        let Some(of) = self.of.get_mut(to) else { return false };
-        match &mut of.open {
+        match &mut self.of.entry(to.to_owned()).or_default().open {
             Some(open) => {
                 open.is_slow |= is_slow;
                 // Of messages that failed together, the first one counts.
                 if open.until <= began {
                     open.failures = open.failures.saturating_add(1);
-                    self.turns.remove(&(open.until, to.to_owned()));
                     open.until = now + wait(open.failures);
-                    self.turns.insert((open.until, to.to_owned()));
                 }
                 false
             }
             closed => {
-                let until = now + wait(0);
-                *closed = Some(Open { until, failures: 0, is_slow });
-                self.turns.insert((until, to.to_owned()));
+                *closed = Some(Open { until: now + wait(0), failures: 0, is_slow });
                 true
             }
         }
@@ -129,28 +117,19 @@ impl Circuits {
     /// and those that got no answer.
     pub(super) fn confirm(&mut self, to: &str) -> Option<(VecDeque<i64>, VecDeque<i64>)> {
         let of = self.of.get_mut(to)?;
-        let open = of.open.take()?;
-        self.turns.remove(&(open.until, to.to_owned()));
-        let waiting = (std::mem::take(&mut of.fresh), std::mem::take(&mut of.tried));
-        self.slow_probes -= usize::from(of.probe.take().is_some_and(|(_, is_slow)| is_slow));
-        if of.passed.is_none() {
-            self.of.remove(to);
-        }
-        Some(waiting)
+        of.open.take()?;
+        of.probe = None;
+        Some((std::mem::take(&mut of.fresh), std::mem::take(&mut of.tried)))
     }
 
     /// Records that a message is not published any more, whatever its answer was.
     pub(super) fn ended(&mut self, to: &str, id: i64) {
-        if let Some(of) = self.of.get_mut(to).filter(|of| of.probes(id)) {
-            self.slow_probes -= of.end_probe();
-        }
+        self.of.get_mut(to).into_iter().for_each(|of| of.ended(id));
     }
 
     /// Records that a message is not there any more.
     pub(super) fn gone(&mut self, id: i64) {
-        if let Some(of) = self.of.values_mut().find(|of| of.probes(id)) {
-            self.slow_probes -= of.end_probe();
-        }
+        self.of.values_mut().for_each(|of| of.ended(id));
     }
 
     /// Lets a message wait, because the circuit is open. Returns whether its id is kept; otherwise it is read again later.
@@ -160,54 +139,45 @@ impl Circuits {
             of.pass(id);
             return false;
         }
-        if tries > 0 {
-            of.tried.push_back(id)
-        } else {
-            of.fresh.push_back(id)
-        }
+        let waiting = if tries > 0 { &mut of.tried } else { &mut of.fresh };
+        waiting.push_back(id);
         true
     }
 
-    /// Takes the probe of the destination whose turn has come first, if there is one. A quarter of the slots is `quarter`.
-    pub(super) fn next_probe(&mut self, now: Instant, quarter: usize) -> Option<i64> {
-        if self.turns.is_empty() {
-            return None;
-        }
-        let (mut probe, mut idle) = (None, Vec::new());
-        for (until, to) in self.turns.range(..=end_of(now)) {
-            let Some(of) = self.of.get_mut(to) else { continue };
-            let is_slow = of.open.as_ref().is_some_and(|open| open.is_slow);
-            if of.probe.is_some() || of.asked || of.wants_read() || is_slow && self.slow_probes >= quarter {
+    /// Takes the probes of the destinations whose turn has come, that of the one which has waited for the longest time first. A
+    /// quarter of the slots is `quarter`.
+    pub(super) fn probes(&mut self, now: Instant, quarter: usize) -> Vec<i64> {
+        let slow = self.of.values().filter(|of| of.probe.is_some() && of.is_slow()).count();
+        let mut free = quarter.saturating_sub(slow);
+        let is_due = |of: &&mut Circuit| {
+            let can_begin = of.probe.is_none() && !of.is_read && !of.wants_read() && (free > 0 || !of.is_slow());
+            can_begin && of.open.as_ref().is_some_and(|open| open.until <= now)
+        };
+        let mut due: Vec<&mut Circuit> = self.of.values_mut().filter(is_due).collect();
+        due.sort_by_key(|of| of.open.as_ref().map(|open| open.until));
+        let mut probes = Vec::new();
+        for of in due {
+            let is_slow = of.is_slow();
+            if is_slow && free == 0 {
                 continue;
             }
-            probe = of.fresh.pop_front().or_else(|| of.tried.pop_front());
-            of.probe = probe.map(|id| (id, is_slow));
-            if probe.is_some() {
-                self.slow_probes += usize::from(is_slow);
-                break;
-            }
-            idle.push((*until, to.clone()));
-        }
-        // No message waits for these, so their circuits are closed.
-        for turn in idle {
-            self.turns.remove(&turn);
-            let of = self.of.get_mut(&turn.1);
-            if of.is_some_and(|of| of.open.take().is_some() && of.passed.is_none()) {
-                self.of.remove(&turn.1);
+            of.probe = of.fresh.pop_front().or_else(|| of.tried.pop_front());
+            match of.probe {
+                Some(id) => {
+                    free -= usize::from(is_slow);
+                    probes.push(id);
+                }
+                // No message waits for it.
+                None => of.open = None,
             }
         }
-        probe
-    }
-
-    /// When the next turn comes, of those that wait for their time.
-    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        let last = self.turns.last().filter(|(until, _)| *until > now)?;
-        self.turns.range(end_of(now)..).next().map_or(Some(last.0), |(until, _)| Some(*until))
+        self.of.retain(|_, of| of.is_left_out() || of.is_read);
+        probes
     }
 
     /// The destinations whose messages without a key reads leave out.
     pub(super) fn left_out(&self) -> Vec<String> {
-        self.of.keys().cloned().collect()
+        self.of.iter().filter(|(_, of)| of.is_left_out()).map(|(to, _)| to.clone()).collect()
     }
 
     /// Records that a read from this id on has left out all these destinations; also one whose circuit was closed meanwhile.
@@ -217,53 +187,42 @@ impl Circuits {
         }
     }
 
-    /// A destination of which messages were left out that can be read: it answers, or its probe has to be one of them.
-    pub(super) fn to_read(&self, now: Instant) -> Option<String> {
+    /// Begins to read what was left out of a destination: one that answers, unless the relay is full, or one whose probe has to be
+    /// read; that which was not read for for the longest time, so that none waits for the backlog of another one. Returns it, and
+    /// from where on.
+    pub(super) fn begin_read(&mut self, now: Instant, is_full: bool) -> Option<(String, i64)> {
         let is_due = |of: &Circuit| match &of.open {
             Some(open) => open.until <= now && of.wants_read(),
-            None => of.passed.is_some(),
+            None => !is_full && of.passed.is_some(),
         };
-        let mut due = self.of.iter().filter(|(_, of)| is_due(of)).map(|(to, _)| to);
-        let first = due.next()?;
-        Some(if *first == self.read_last { due.next().unwrap_or(first) } else { first }.clone())
+        let due = self.of.iter_mut().filter(|(_, of)| is_due(of));
+        let (to, of) = due.min_by_key(|(_, of)| (of.read_at, of.passed))?;
+        (of.is_read, of.read_at) = (true, Some(now));
+        Some((to.clone(), of.passed.take()?))
     }
 
-    /// Begins to read what was left out of a destination. Returns from where on.
-    pub(super) fn begin_read(&mut self, to: &str) -> Option<i64> {
-        to.clone_into(&mut self.read_last);
-        let of = self.of.get_mut(to)?;
-        (of.asked, of.checked) = (true, true);
-        of.passed
+    /// Records that such a read has ended. `checked`: it has brought what it covers. `rest`: from where on there may be more.
+    pub(super) fn end_read(&mut self, to: &str, checked: bool, rest: Option<i64>) {
+        let of = self.of.entry(to.to_owned()).or_default();
+        (of.is_read, of.checked) = (false, checked && of.passed.is_none());
+        rest.into_iter().for_each(|rest| of.pass(rest));
     }
-
-    /// Records that such a read has ended. `end`: the last id that it has brought, if there may be more; `None`: it has failed.
-    pub(super) fn end_read(&mut self, to: &str, end: Option<Option<i64>>) {
-        let Some(of) = self.of.get_mut(to) else { return };
-        let is_valid = std::mem::take(&mut of.asked);
-        match end {
-            Some(end) if is_valid => of.passed = end.map(|end| end + 1),
-            _ => of.checked = false,
-        }
-        if of.passed.is_none() && of.open.is_none() {
-            self.of.remove(to);
-        }
-    }
-}
-
-/// Behind all turns of this time.
-fn end_of(now: Instant) -> (Instant, String) {
-    (now, String::from(char::MAX))
 }
 
 impl Circuit {
-    fn probes(&self, id: i64) -> bool {
-        self.probe.is_some_and(|(probe, _)| probe == id)
+    fn is_slow(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.is_slow)
     }
 
-    /// Ends its probe. Returns how many slow ones this was.
-    fn end_probe(&mut self) -> usize {
-        self.checked = false;
-        usize::from(self.probe.take().is_some_and(|(_, is_slow)| is_slow))
+    fn is_left_out(&self) -> bool {
+        self.open.is_some() || self.passed.is_some()
+    }
+
+    /// Ends its probe, if it is this message.
+    fn ended(&mut self, id: i64) {
+        if self.probe.take_if(|probe| *probe == id).is_some() {
+            self.checked = false;
+        }
     }
 
     /// Returns whether its next probe has to be read first.
@@ -274,7 +233,6 @@ impl Circuit {
     /// Records that messages from this id on are not kept.
     fn pass(&mut self, id: i64) {
         self.passed = Some(self.passed.map_or(id, |passed| passed.min(id)));
-        self.asked = false;
     }
 }
 
@@ -335,11 +293,6 @@ impl Broker {
             Some(_) => PROBES.min(most),
             None => most,
         }
-    }
-
-    /// When the next message may be published, if the broker is away.
-    pub(super) fn until(&self) -> Option<Instant> {
-        self.away.as_ref().map(|away| away.until)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Publishing: one call of the sink, and what its answer means for the message, its key, its destination and the broker.
 
-use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::outbox::{Sink, SinkError, StagedMessage};
 use crate::panic_text::panic_text;
-use crate::store::PublishFailure;
+use crate::store::{PublishFailure, RowRef};
 use crate::{Error, Store};
 
 use super::circuit::wait_unanswered;
@@ -39,9 +38,8 @@ pub(super) struct Published {
 enum Answer {
     Confirmed,
     Refused(String),
+    /// The broker is away, or there was no answer in time.
     Away(String),
-    /// There was no answer in time.
-    Late(String),
     /// The sink panicked.
     Panicked(String),
 }
@@ -59,29 +57,16 @@ pub(super) fn publish<K: Sink>(
             Ok(Ok(Err(SinkError::Message(error)))) => Answer::Refused(crate::error::text(error.as_ref())),
             Ok(Ok(Err(SinkError::Broker(error)))) => Answer::Away(crate::error::text(error.as_ref())),
             Ok(Err(panic)) => Answer::Panicked(panic_text(panic.as_ref()).to_owned()),
-            Err(_) => Answer::Late(format!("it did not confirm a message within {limit:?}")),
+            Err(_) => Answer::Away(format!("it did not confirm a message within {limit:?}")),
         };
         Published { id, began, answer }
     })
-}
-
-/// The messages at which a sink has panicked since it last answered.
-#[derive(Debug, Default)]
-pub(super) struct Panics(HashSet<i64>);
-
-impl Panics {
-    /// Records a panic. Returns whether the sink is broken, rather than this message one that it cannot publish.
-    fn panicked(&mut self, id: i64) -> bool {
-        self.0.insert(id);
-        self.0.len() >= PANICS
-    }
 }
 
 impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Applies the answer to a message.
     pub(super) fn published(&mut self, Published { id, began, answer }: Published) {
         let was_slow = self.flying.remove(&id).unwrap_or(false);
-        self.slow -= usize::from(was_slow);
         let now = Instant::now();
         let Some(message) = self.queue.get(id).and_then(|row| row.message.clone()) else { return };
         let to = message.to();
@@ -94,39 +79,42 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                     self.queue.wake(fresh);
                     tried.into_iter().for_each(|id| self.queue.park_unanswered(id, now));
                 }
-                self.health.progress();
+                self.relay.health.progress();
                 self.metrics.published.increment(1);
                 if let Some(staged) = self.queue.get(id).and_then(|row| row.staged) {
                     self.metrics.lag.record(now.duration_since(staged));
                 }
-                self.confirmed.extend(self.queue.reference(id));
+                self.confirmed.push(RowRef { id, message_id: message.id() });
                 let next = self.queue.advance(id);
                 self.place(next);
             }
             Answer::Refused(error) => {
                 self.answered(now);
-                self.refused(id, &message, error, now);
+                self.refused(id, &message, error);
             }
             Answer::Away(error) => {
-                let long = LONG.min(self.settings.publish_timeout / 2);
-                let is_late = now.duration_since(began) >= long && self.settings.concurrency >= FEW;
+                let long = LONG.min(self.relay.settings.publish_timeout / 2);
+                let is_late = now.duration_since(began) >= long;
                 self.unanswered((id, to, error), is_late, (began, now), was_slow);
             }
-            Answer::Late(error) => self.unanswered((id, to, error), true, (began, now), was_slow),
-            Answer::Panicked(text) if self.panics.panicked(id) => {
-                self.end.get_or_insert(End::Defect(Error::Panicked { task: "publishing", text }));
+            Answer::Panicked(text) => {
+                self.panics.insert(id);
+                if self.panics.len() < PANICS {
+                    self.refused(id, &message, format!("the sink panicked: {text}"));
+                } else {
+                    self.end.get_or_insert(End::Defect(Error::Panicked { task: "publishing", text }));
+                }
             }
-            Answer::Panicked(text) => self.refused(id, &message, format!("the sink panicked: {text}"), now),
         }
     }
 
     /// Records that the broker answers.
     fn answered(&mut self, now: Instant) {
-        self.panics.0.clear();
+        self.panics.clear();
         if self.broker.confirm(now) {
             tracing::info!("the broker answers again");
         }
-        self.health.set_broker(true);
+        self.relay.health.set_broker(true);
     }
 
     /// Lets a message wait that was not confirmed, and charges nothing. `is_late`: there was no answer in time.
@@ -140,40 +128,39 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         let (is_away, is_new) = self.broker.fail(is_late, times);
         if is_new {
             tracing::warn!(error, "the broker is away: the relay tries again, and no message is charged");
-            self.health.set_broker(false);
+            self.relay.health.set_broker(false);
         }
         if !is_late && is_away {
-            return self.queue.put_back(id, was_slow);
+            return self.queue.ready(id, was_slow);
         }
         let is_first = self.queue.get(id).is_some_and(|row| row.tries == 0);
         // One that was tried before may never get an answer, and says nothing of its destination.
         if is_first || self.circuits.is_open(to) {
-            let is_new = self.circuits.fail(to, is_late && self.settings.concurrency >= FEW, times);
+            let is_new = self.circuits.fail(to, is_late && self.relay.settings.concurrency >= FEW, times);
             if is_new {
                 tracing::warn!(to, error, "a destination does not confirm: it is tried with one message at a time");
             }
         }
-        let tries = if is_late { self.queue.count_try(id) } else { 0 };
+        let tries = self.queue.count_try(id, is_late);
         match self.circuits.is_open(to) {
-            true => self.park_for(to.to_owned(), id, tries),
+            true => self.park_for(to, id),
             false => self.queue.park_unanswered(id, times.1 + wait_unanswered(tries)),
         }
     }
 
     /// Lets a message wait until its destination answers.
-    pub(super) fn park_for(&mut self, to: String, id: i64, tries: u32) {
-        let is_keyed =
-            self.queue.get(id).and_then(|row| row.message.as_ref()).is_some_and(|message| message.key().is_some());
-        match self.circuits.park(&to, id, (is_keyed, tries)) {
+    pub(super) fn park_for(&mut self, to: &str, id: i64) {
+        let Some(row) = self.queue.get(id) else { return };
+        match self.circuits.park(to, id, (row.key.is_some(), row.tries)) {
             true => self.queue.park(id),
             false => self.queue.remove(id),
         }
     }
 
     /// Charges a message that the broker has refused. Its key waits until that is recorded, and until its next attempt.
-    fn refused(&mut self, id: i64, message: &StagedMessage, error: String, now: Instant) {
+    fn refused(&mut self, id: i64, message: &StagedMessage, error: String) {
         let attempt = message.attempt();
-        let next = self.settings.retry.after(attempt);
+        let next = self.relay.settings.retry.after(attempt);
         let (message_id, to) = (message.id(), message.to());
         match next {
             Some(due) => {
@@ -185,10 +172,8 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 tracing::error!(id = %message_id, to, attempt, error, "a message of the outbox is a dead letter");
             }
         }
-        let Some(row) = self.queue.reference(id) else { return };
-        self.failures.push(PublishFailure { row, attempts: attempt, next, error });
+        self.failures.push(PublishFailure { row: RowRef { id, message_id }, attempts: attempt, next, error });
         // Until it is recorded, it is parked without a time.
         self.queue.park(id);
-        self.next.record = self.next.record.min(now);
     }
 }

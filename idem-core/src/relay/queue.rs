@@ -1,8 +1,9 @@
 //! The messages that a relay has read, and the small queue of each key.
 //!
 //! At most one message of a key is under way, its head, and some are kept behind it. Of the others only the lowest id is known
-//! from which on there may be some, which were *passed*. Reads from the floor leave such a key out, and when half of its queue is
-//! free, it is read for alone. A message that waits for its next attempt is parked: only its id is kept, and it is read again by it.
+//! from which on there may be some, which were *passed*. Reads from the low-water mark leave such a key out, and when half of its
+//! queue is free, it is read for alone. A message that waits for its next attempt is parked: only its id is kept, and it is read
+//! again by it.
 //!
 //! That holds for Kafka, too: its client goes on behind a message that is refused or given up, so others of the key that were sent
 //! behind it would overtake it.
@@ -12,17 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use crate::Key;
 use crate::outbox::StagedMessage;
-use crate::store::{OutboxRow, RowRef};
+use crate::store::OutboxRow;
 
-/// How many messages of one key are kept at most behind its head; how many if those of all keys take half of the room, or their
-/// bytes half of the limit; and one if those of the key are large, too.
+/// How many messages of one key are kept at most behind its head, and how many if all messages take half of the room, or their
+/// bytes half of the limit.
 const MANY: usize = 100;
 const FEW: usize = 5;
-const LARGE: usize = 1024 * 1024;
 
 /// The bytes of payloads and headers up to which more is read.
 const BYTES: usize = 64 * 1024 * 1024;
@@ -39,8 +38,7 @@ const LONGEST: Duration = Duration::from_secs(60 * 60);
 pub(super) struct Row {
     /// `None`: it is parked.
     pub(super) message: Option<Arc<StagedMessage>>,
-    pub(super) message_id: Uuid,
-    key: Option<Key>,
+    pub(super) key: Option<Key>,
     /// When it was staged, by the clock of this process.
     pub(super) staged: Option<Instant>,
     /// How often it was published without an answer, in a row.
@@ -55,19 +53,18 @@ struct OfKey {
     is_parked: bool,
     /// Those behind it that are kept.
     waiting: BTreeSet<i64>,
-    /// The lowest id of those that are not kept, if there may be some.
+    /// The lowest id of those that are not kept, if there may be some, beside those of the read that runs.
     passed: Option<i64>,
-    /// Whether the read that runs is for it, and nothing was passed since.
-    asked: bool,
+    /// That from before this read began.
+    asked: Option<i64>,
     /// Whether it is among those that are read for next.
     is_queued: bool,
 }
 
 impl OfKey {
-    /// Records that messages from this id on are not kept. Nor are those of a read that runs, which may have left out some.
+    /// Records that messages from this id on are not kept. Nor are those of a read that runs.
     fn pass(&mut self, id: i64) {
         self.passed = Some(self.passed.map_or(id, |passed| passed.min(id)));
-        self.asked = false;
     }
 }
 
@@ -86,8 +83,7 @@ pub(super) struct Queue {
     unanswered: BTreeSet<(Instant, i64)>,
     /// Those whose time has come, to be read again by their ids.
     due: BTreeSet<i64>,
-    /// How many messages wait behind others of their keys, and how many are parked.
-    behind: usize,
+    /// How many messages are parked.
     parked: usize,
     bytes: usize,
     room: usize,
@@ -104,61 +100,41 @@ impl Queue {
         let id = row.id;
         let key = row.message.key().cloned();
         if let Some(known) = self.rows.get_mut(&id) {
-            // It is read again by its id.
-            let is_same = known.message_id == row.message.id() && known.key == key;
             if known.message.is_some() {
                 return None;
             }
-            if is_same {
-                self.parked -= 1;
-                self.bytes += row.message.message().size();
-                known.message = Some(Arc::new(row.message));
-                if let Some(of_key) = key.as_ref().and_then(|key| self.keys.get_mut(key)) {
-                    of_key.is_parked = false;
-                }
-                return Some(id);
+            // It is read again by its id.
+            self.parked -= 1;
+            self.bytes += row.message.message().size();
+            known.message = Some(Arc::new(row.message));
+            if let Some(of_key) = known.key.as_ref().and_then(|key| self.keys.get_mut(key)) {
+                of_key.is_parked = false;
             }
-            self.forget(id);
+            return Some(id);
         }
         if let Some(key) = &key {
-            let most = self.most(key);
+            let most = self.most();
             let of_key = self.keys.entry(key.clone()).or_default();
             if of_key.passed.is_some_and(|passed| passed <= id) {
                 return None;
             }
             if of_key.is_parked || of_key.head.is_some() && of_key.waiting.len() >= most {
-                // A message that commits late may be in front of those that are kept.
-                let last = of_key.waiting.last().copied().filter(|last| *last > id && !of_key.is_parked);
-                of_key.pass(last.unwrap_or(id));
-                let last = last?;
-                of_key.waiting.remove(&last);
-                self.behind -= 1;
-                self.remove(last);
+                of_key.pass(id);
+                return None;
             }
         }
         self.bytes += row.message.message().size();
-        let (staged, message_id) = (now.checked_sub(row.age), row.message.id());
-        let message = Some(Arc::new(row.message));
-        self.rows.insert(id, Row { message, message_id, key: key.clone(), staged, tries: 0 });
+        let (staged, message) = (now.checked_sub(row.age), Some(Arc::new(row.message)));
+        self.rows.insert(id, Row { message, key: key.clone(), staged, tries: 0 });
         let Some(key) = key else { return Some(id) };
         let of_key = self.keys.entry(key.clone()).or_default();
         of_key.waiting.insert(id);
-        self.behind += 1;
         self.next_of(&key)
     }
 
     /// Returns how many messages of a key may be kept behind its head.
-    fn most(&self, key: &Key) -> usize {
-        let is_large = self.bytes > BYTES / 2;
-        let own = || {
-            let waiting = self.keys.get(key).into_iter().flat_map(|of_key| &of_key.waiting);
-            waiting.filter_map(|id| self.rows.get(id)).map(Row::size).sum::<usize>()
-        };
-        match is_large || self.behind > self.room / 2 {
-            true if is_large && own() > LARGE => 1,
-            true => FEW,
-            false => MANY,
-        }
+    fn most(&self) -> usize {
+        if self.bytes > BYTES / 2 || self.kept() > self.room / 2 { FEW } else { MANY }
     }
 
     /// Makes the first message of a key its head, if it has none, and returns it. Forgets a key without messages.
@@ -168,9 +144,7 @@ impl Queue {
             return None;
         }
         of_key.head = of_key.waiting.pop_first();
-        if of_key.head.is_some() {
-            self.behind -= 1;
-        } else if of_key.passed.is_none() && !of_key.asked {
+        if of_key.head.is_none() && of_key.passed.is_none() && of_key.asked.is_none() {
             self.keys.remove(key);
             return None;
         }
@@ -181,7 +155,7 @@ impl Queue {
 
     /// Lets a key be read for if messages were passed, and half of its queue is free.
     fn read_on(&mut self, key: &Key) {
-        let half = self.most(key) / 2;
+        let half = self.most() / 2;
         if let Some(of_key) = self.keys.get_mut(key)
             && of_key.passed.is_some()
             && !of_key.is_parked
@@ -199,11 +173,6 @@ impl Queue {
         if is_slow { self.slow.push_back(id) } else { self.ready.push_back(id) }
     }
 
-    /// Makes a message that was not published ready again, in front of others.
-    pub(super) fn put_back(&mut self, id: i64, is_slow: bool) {
-        if is_slow { self.slow.push_front(id) } else { self.ready.push_front(id) }
-    }
-
     /// Takes a message that is ready, and says whether it is a slow one. `has_slot`: there is a slot for such ones.
     pub(super) fn next(&mut self, has_slot: bool) -> Option<(i64, bool)> {
         let slow = if has_slot { self.slow.pop_front() } else { None };
@@ -212,10 +181,6 @@ impl Queue {
 
     pub(super) fn get(&self, id: i64) -> Option<&Row> {
         self.rows.get(&id)
-    }
-
-    pub(super) fn reference(&self, id: i64) -> Option<RowRef> {
-        self.rows.get(&id).map(|row| RowRef { id, message_id: row.message_id })
     }
 
     /// Lets the next message of a key go on, because this one is published or given up. Returns the next one.
@@ -242,7 +207,6 @@ impl Queue {
         if let Some(first) = waiting.first() {
             of_key.pass(*first);
         }
-        self.behind -= waiting.len();
         waiting.into_iter().for_each(|id| self.remove(id));
     }
 
@@ -252,10 +216,10 @@ impl Queue {
         self.refused.insert((now + delay.min(LONGEST), id));
     }
 
-    /// Counts an attempt without an answer. Returns how many there were in a row.
-    pub(super) fn count_try(&mut self, id: i64) -> u32 {
+    /// Counts an attempt, if it got no answer in time. Returns how many of these there were in a row.
+    pub(super) fn count_try(&mut self, id: i64, is_late: bool) -> u32 {
         let Some(row) = self.rows.get_mut(&id) else { return 0 };
-        row.tries = row.tries.saturating_add(1);
+        row.tries = if is_late { row.tries.saturating_add(1) } else { 0 };
         row.tries
     }
 
@@ -274,34 +238,14 @@ impl Queue {
     pub(super) fn wake_due(&mut self, now: Instant, slots: usize) {
         while self.refused.first().is_some_and(|(until, _)| *until <= now) {
             let first = self.refused.pop_first();
-            first.into_iter().for_each(|(_, id)| self.wake_in_order(id));
+            self.due.extend(first.map(|(_, id)| id));
         }
         while self.slow.len() + self.due.len() < slots
             && self.unanswered.first().is_some_and(|(until, _)| *until <= now)
         {
             let first = self.unanswered.pop_first();
-            first.into_iter().for_each(|(_, id)| self.wake_in_order(id));
+            self.due.extend(first.map(|(_, id)| id));
         }
-    }
-
-    /// Lets a message be read again by its id; or with its key, if messages that were committed late are in front of it.
-    fn wake_in_order(&mut self, id: i64) {
-        let key = self.rows.get(&id).and_then(|row| row.key.clone());
-        let of_key = key.as_ref().and_then(|key| self.keys.get_mut(key));
-        match of_key.filter(|of_key| of_key.head == Some(id) && of_key.passed.is_some_and(|passed| passed < id)) {
-            Some(of_key) => {
-                (of_key.head, of_key.is_parked) = (None, false);
-                self.remove(id);
-                key.into_iter().for_each(|key| self.read_on(&key));
-            }
-            None => self.due.extend([id]),
-        }
-    }
-
-    /// When the time of the next one comes. Those whose time has come cannot go on at present, for lack of slots or of a lease.
-    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        let first = [self.refused.first(), self.unanswered.first()];
-        first.into_iter().flatten().map(|(until, _)| *until).filter(|until| *until > now).min()
     }
 
     /// Takes messages that are to be read again, up to so many.
@@ -331,8 +275,8 @@ impl Queue {
     /// front of it. Returns also from where on, and how many messages they have room for. `start` says where a read begins.
     pub(super) fn take_keys(&mut self, start: impl Fn(i64) -> i64) -> Option<(Vec<Key>, i64, usize)> {
         let (mut keys, mut others, mut from, mut room) = (Vec::new(), VecDeque::new(), i64::MIN, 0);
+        let most = self.most();
         for key in std::mem::take(&mut self.reading_on) {
-            let most = self.most(&key);
             let Some(of_key) = self.keys.get_mut(&key) else { continue };
             let Some(passed) = of_key.passed.filter(|_| !of_key.is_parked) else {
                 of_key.is_queued = false;
@@ -345,7 +289,7 @@ impl Queue {
             if keys.is_empty() {
                 from = start(passed);
             }
-            (of_key.asked, of_key.is_queued) = (true, false);
+            (of_key.asked, of_key.is_queued) = (of_key.passed.take(), false);
             room += most.saturating_sub(of_key.waiting.len()).max(1);
             keys.push(key);
         }
@@ -358,15 +302,14 @@ impl Queue {
         self.reading_on.len()
     }
 
-    /// Records that a read for keys has ended, before its messages are added. `end`: the last id that it has brought, if there may
-    /// be more; `None`: it has failed, or was dropped.
-    pub(super) fn covered(&mut self, keys: &[Key], end: Option<Option<i64>>) {
+    /// Records that a read for keys has ended, before its messages are added. `rest`: from where on there may be more.
+    pub(super) fn covered(&mut self, keys: &[Key], rest: Option<i64>) {
         for key in keys {
             let Some(of_key) = self.keys.get_mut(key) else { continue };
-            if std::mem::take(&mut of_key.asked)
-                && let Some(end) = end
-            {
-                of_key.passed = end.and_then(|end| Some(of_key.passed?.max(end + 1)));
+            let asked = of_key.asked.take();
+            if let Some(rest) = rest {
+                // The backlog of another key may be in front of its messages, and is not searched for them again.
+                of_key.pass(asked.unwrap_or(rest).max(rest));
             }
         }
     }
@@ -378,7 +321,7 @@ impl Queue {
         next
     }
 
-    /// The keys that a read from the floor leaves out.
+    /// The keys that a read from the low-water mark leaves out.
     pub(super) fn left_out(&self) -> Vec<Key> {
         self.keys.iter().filter(|(_, of_key)| of_key.passed.is_some()).map(|(key, _)| key.clone()).collect()
     }
@@ -403,15 +346,19 @@ impl Queue {
         self.ready.len()
     }
 
+    /// How many messages are kept that are not parked.
+    fn kept(&self) -> usize {
+        self.rows.len() - self.parked
+    }
+
+    /// Returns whether the messages that are kept have all bytes that they may have.
+    pub(super) fn is_heavy(&self) -> bool {
+        self.bytes >= BYTES
+    }
+
     /// Returns whether there is no room for more messages. `parked`: how many may be parked.
     pub(super) fn is_full(&self, parked: usize) -> bool {
-        self.rows.len() - self.parked >= self.room || self.bytes >= BYTES || self.parked >= parked
-    }
-}
-
-impl Row {
-    fn size(&self) -> usize {
-        self.message.as_ref().map_or(0, |message| message.message().size())
+        self.kept() >= self.room || self.is_heavy() || self.parked >= parked
     }
 }
 

@@ -1,130 +1,72 @@
 //! The reads of a relay: which one is next, and what becomes of the messages that it brings.
 //!
-//! One read runs at a time. Those for messages whose time has come, for keys, for destinations, and from the floor take turns, so
-//! that none can hinder another. While many keys are to be read for, reads from the floor are rare, since each may add more keys.
+//! One read runs at a time. Those for messages whose time has come, for keys, for destinations, and from the low-water mark take
+//! turns, so that none can hinder another. While many keys are to be read for, reads from the low-water mark are rare, since each
+//! may add more keys.
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+use crate::Store;
 use crate::outbox::Sink;
 use crate::runtime::jittered;
-use crate::store::{OutboxFilter, OutboxFound, OutboxId, OutboxRead, StoreError};
-use crate::{Key, Store};
+use crate::store::{OutboxFilter, OutboxFound, OutboxRead, StoreError};
 
-use super::answers::Done;
 use super::circuit::KEPT;
-use super::floor::{Bounds, Verdict};
+use super::low_water::{Bounds, Verdict};
 use super::tenure::{End, Tenure};
 
-/// How many kinds of reads take turns.
-pub(super) const KINDS: usize = 5;
+/// The kinds of reads that take turns: of parked messages whose time has come, by their ids; of passed messages of keys; of
+/// messages without a key that were left out for their destination; of all others, from the low-water mark on; and of those below
+/// it.
+const DUE: usize = 0;
+const OF_KEYS: usize = 1;
+const TO_DESTINATION: usize = 2;
+const FROM_LOW_WATER: usize = 3;
+const BELOW_LOW_WATER: usize = 4;
+const KINDS: usize = 5;
 
-/// The most messages that one read brings, and their bytes of payloads and headers.
+/// The most messages that one read brings, and their bytes of payloads and headers: a slow connection has to carry them within the
+/// time limit of a statement.
 const MOST: usize = 2000;
-const BYTES: u64 = 64 * 1024 * 1024;
+const BYTES: u64 = 8 * 1024 * 1024;
 
 /// How many messages may be parked before nothing new is read: so many for each that may be published at a time, at least so many,
-/// and at most so many, since reads from the floor name each key of which more messages wait.
+/// and at most so many, since reads from the low-water mark name each key of which more messages wait.
 const PARKED: usize = 100;
 const PARKED_AT_LEAST: usize = 1000;
 const PARKED_AT_MOST: usize = 50_000;
 
-/// If so many keys are to be read for, so many reads come between two from the floor.
+/// If so many keys are to be read for, so many reads come between two from the low-water mark.
 const KEYS: usize = 1000;
-const BEFORE_FLOOR: usize = 15;
+const BEFORE_LOW_WATER: usize = 15;
 
-/// The shortest time between the beginnings of two reads from the floor.
+/// The shortest time between the beginnings of two reads from the low-water mark.
 const BETWEEN: Duration = Duration::from_millis(2);
 
 /// How often the second cursor reads.
 pub(super) const WALK: Duration = Duration::from_secs(1);
 
-/// By what the reads of a kind are divided, as a power of two. One that fails may have been too large for the connection, and the
-/// next one brings half as much; one that brings all that it may lets the next one bring twice as much.
-#[derive(Debug, Default)]
-pub(super) struct Part(u32);
-
-impl Part {
-    /// Up to this power: 64 KiB and one message.
-    const SMALLEST: u32 = 10;
-
-    fn failed(&mut self) {
-        self.0 = (self.0 + 1).min(Self::SMALLEST);
-    }
-
-    fn ended(&mut self, is_cut: bool) {
-        self.0 = self.0.saturating_sub(u32::from(is_cut));
-    }
-
-    /// How many messages, at least one, and bytes a read brings whose usual limit is this.
-    fn of(&self, limit: usize) -> (usize, u64) {
-        ((limit >> self.0).max(1), BYTES >> self.0)
-    }
-}
-
-/// The request of a read.
-#[derive(Debug)]
-pub(super) struct Ask {
-    kind: Kind,
-    bounds: Bounds,
-    known: Vec<i64>,
-    limit: usize,
-    bytes: u64,
-    marks: bool,
-}
-
-#[derive(Debug)]
-enum Kind {
-    /// Parked messages whose time has come.
-    Ids(Vec<i64>),
-    /// Passed messages of these keys.
-    Keys(Vec<Key>),
-    /// Messages without a key to this destination, which were left out.
-    Destination(String),
-    /// All others, from the floor on; or, for the second cursor, below it.
-    Others { keys: Vec<Key>, destinations: Vec<String>, is_below: bool },
-}
-
-/// Runs a read.
-pub(super) fn read<S: Store>(store: &S, outbox: OutboxId, ask: Ask) -> BoxFuture<'_, Done> {
-    Box::pin(async move {
-        let began = Instant::now();
-        let Ask { kind, bounds, known, limit, bytes, marks } = &ask;
-        let filter = match kind {
-            Kind::Ids(ids) => OutboxFilter::Ids(ids),
-            Kind::Keys(keys) => OutboxFilter::Keys(keys),
-            Kind::Destination(to) => OutboxFilter::Destination(to),
-            Kind::Others { keys, destinations, .. } => OutboxFilter::Except { keys, destinations },
-        };
-        let limit = u32::try_from(*limit).unwrap_or(u32::MAX);
-        let read = OutboxRead { from: bounds.from, to: bounds.to, filter, known, limit, bytes: *bytes, marks: *marks };
-        let found = store.read_outbox(outbox, read).await;
-        Done::Read { ask, began, found }
-    })
-}
-
 impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Returns the read that is next, if there is one now.
-    pub(super) fn next_read(&mut self, now: Instant) -> Option<Ask> {
-        if now < self.next.again {
-            return None;
-        }
-        let is_behind = self.queue.keys_to_read() >= KEYS && self.since_floor < BEFORE_FLOOR;
+    pub(super) fn next_read(&mut self, now: Instant) -> Option<OutboxRead> {
+        self.next.again.filter(|again| *again <= now)?;
+        let is_behind = self.queue.keys_to_read() >= KEYS && self.since_low_water < BEFORE_LOW_WATER;
         for _ in 0..KINDS {
             self.turn = (self.turn + 1) % KINDS;
-            let ask = match self.turn {
-                0 => self.read_due(),
-                1 => self.read_keys(),
-                2 => self.read_destination(now),
-                3 if is_behind => None,
-                3 => self.read_floor(now),
+            let read = match self.turn {
+                DUE => self.read_due(),
+                OF_KEYS => self.read_keys(),
+                TO_DESTINATION => self.read_destination(now),
+                FROM_LOW_WATER if is_behind => None,
+                FROM_LOW_WATER => self.read_low_water(now),
                 _ => self.read_below(now),
             };
-            if ask.is_some() {
-                self.since_floor = if self.turn == 3 { 0 } else { self.since_floor.saturating_add(1) };
-                return ask;
+            if read.is_some() {
+                self.since_low_water =
+                    if self.turn == FROM_LOW_WATER { 0 } else { self.since_low_water.saturating_add(1) };
+                return read;
             }
         }
         None
@@ -132,91 +74,89 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
 
     /// Returns whether there are enough messages.
     pub(super) fn is_full(&self) -> bool {
-        let concurrency = self.settings.concurrency;
+        let concurrency = self.relay.settings.concurrency;
         self.queue.ready_len() >= 2 * concurrency
             || self.queue.is_full(concurrency.saturating_mul(PARKED).clamp(PARKED_AT_LEAST, PARKED_AT_MOST))
     }
 
     fn limit(&self) -> usize {
-        self.settings.concurrency.saturating_mul(4).clamp(16, MOST)
+        self.relay.settings.concurrency.saturating_mul(4).clamp(16, MOST)
     }
 
-    fn read_due(&mut self) -> Option<Ask> {
-        if self.queue.ready_len() >= 2 * self.settings.concurrency {
+    fn read_due(&mut self) -> Option<OutboxRead> {
+        if self.queue.ready_len() >= 2 * self.relay.settings.concurrency || self.queue.is_heavy() {
             return None;
         }
         let ids = self.queue.take_due(self.limit());
-        let (limit, bytes) = self.parts[self.turn].of(ids.len());
-        let bounds = Bounds { from: 0, to: i64::MAX };
-        (!ids.is_empty()).then_some(Ask { kind: Kind::Ids(ids), bounds, known: Vec::new(), limit, bytes, marks: false })
+        let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        (limit > 0).then_some(OutboxRead { filter: OutboxFilter::Ids(ids), limit, bytes: BYTES, ..OutboxRead::ALL })
     }
 
-    fn read_keys(&mut self) -> Option<Ask> {
+    fn read_keys(&mut self) -> Option<OutboxRead> {
         if self.is_full() {
             return None;
         }
-        let floor = &self.floor;
-        let (keys, from, limit) = self.queue.take_keys(|passed| floor.start(passed))?;
-        Some(self.ask(Kind::Keys(keys), self.floor.bounds_from(from), limit))
+        let low_water = &self.low_water;
+        let (keys, from, limit) = self.queue.take_keys(|passed| low_water.start(passed))?;
+        Some(self.ask(OutboxFilter::Keys(keys), self.low_water.bounds_from(from), limit))
     }
 
-    fn read_destination(&mut self, now: Instant) -> Option<Ask> {
-        let to = self.circuits.to_read(now).filter(|to| !self.is_full() || self.circuits.is_open(to))?;
-        let passed = self.circuits.begin_read(&to)?;
+    fn read_destination(&mut self, now: Instant) -> Option<OutboxRead> {
+        let (to, passed) = self.circuits.begin_read(now, self.is_full())?;
         let limit = if self.circuits.is_open(&to) { KEPT } else { self.limit() };
-        Some(self.ask(Kind::Destination(to), self.floor.bounds_from(self.floor.start(passed)), limit))
+        Some(self.ask(OutboxFilter::Destination(to), self.low_water.bounds_from(self.low_water.start(passed)), limit))
     }
 
-    fn read_floor(&mut self, now: Instant) -> Option<Ask> {
+    fn read_low_water(&mut self, now: Instant) -> Option<OutboxRead> {
         if now < self.next.read || self.is_full() {
             return None;
         }
-        (self.next.read, self.next.early) = (now + jittered(self.settings.poll), now + BETWEEN);
-        let (keys, destinations) = (self.queue.left_out(), self.circuits.left_out());
-        let marks = self.floor.wants_mark(now);
-        let ask = self.ask(Kind::Others { keys, destinations, is_below: false }, self.floor.bounds(), self.limit());
-        Some(Ask { marks, ..ask })
+        (self.next.read, self.next.early) = (now + jittered(self.relay.settings.poll), now + BETWEEN);
+        let marks = self.low_water.wants_mark(now);
+        Some(OutboxRead { marks, ..self.ask(self.others(), self.low_water.bounds(), self.limit()) })
     }
 
-    fn read_below(&mut self, now: Instant) -> Option<Ask> {
+    fn read_below(&mut self, now: Instant) -> Option<OutboxRead> {
         if now < self.next.walk || self.is_full() {
             return None;
         }
         self.next.walk = now + WALK;
-        let bounds = self.floor.walk()?;
-        let (keys, destinations) = (self.queue.left_out(), self.circuits.left_out());
-        Some(self.ask(Kind::Others { keys, destinations, is_below: true }, bounds, self.limit()))
+        let bounds = self.low_water.walk()?;
+        Some(self.ask(self.others(), bounds, self.limit()))
     }
 
-    fn ask(&self, kind: Kind, bounds: Bounds, limit: usize) -> Ask {
-        let (limit, bytes) = self.parts[self.turn].of(limit);
-        Ask { kind, bounds, known: self.queue.known(bounds.from, bounds.to), limit, bytes, marks: false }
+    fn others(&self) -> OutboxFilter {
+        OutboxFilter::Except { keys: self.queue.left_out(), destinations: self.circuits.left_out() }
+    }
+
+    fn ask(&self, filter: OutboxFilter, Bounds { from, to }: Bounds, limit: usize) -> OutboxRead {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        OutboxRead { from, to, filter, known: self.queue.known(from, to), limit, bytes: BYTES, marks: false }
     }
 
     /// Records the end of a read, and adds the messages that it has brought.
-    pub(super) fn read_ended(&mut self, ask: Ask, began: Instant, found: Result<OutboxFound, StoreError>) {
+    pub(super) fn read_ended(&mut self, read: OutboxRead, began: Instant, found: Result<OutboxFound, StoreError>) {
         let now = Instant::now();
-        let Ask { kind, bounds, .. } = ask;
-        let from_floor = matches!(kind, Kind::Others { is_below: false, .. }).then_some(bounds);
+        let OutboxRead { from, to, filter, .. } = read;
+        let from_low_water = (self.turn == FROM_LOW_WATER).then_some(Bounds { from, to });
         let Some(found) = self.answered_by_database("read the outbox", found) else {
-            self.parts[self.turn].failed();
-            self.next.again = self.again();
-            self.next.read = self.next.again;
-            return self.undo(kind, bounds);
+            self.next.read = self.again();
+            self.next.again = Some(self.next.read);
+            return self.undo(filter, from);
         };
-        self.parts[self.turn].ended(found.is_cut);
-        let before = self.floor.bounds();
-        // Those by ids and below the floor do not cover such a range.
-        if !matches!(kind, Kind::Ids(_) | Kind::Others { is_below: true, .. }) {
-            self.floor.adapt(now.duration_since(began));
+        self.next.again = Some(now);
+        let before = self.low_water.bounds();
+        // Those by ids and below the low-water mark do not cover such a range.
+        if !matches!(self.turn, DUE | BELOW_LOW_WATER) {
+            self.low_water.adapt(now.duration_since(began));
         }
-        match self.floor.ended(from_floor, &found, now) {
+        match self.low_water.ended(from_low_water, &found, now) {
             Verdict::Keep => {}
             // Those that are read by their ids are in front of all that comes later.
-            Verdict::Drop if matches!(kind, Kind::Ids(_)) => self.read_soon(),
+            Verdict::Drop if self.turn == DUE => self.read_soon(),
             Verdict::Drop => {
                 self.read_soon();
-                return self.undo(kind, bounds);
+                return self.undo(filter, from);
             }
             Verdict::Replaced => {
                 tracing::warn!("the database of the outbox was restored, or has failed over: the relay begins anew");
@@ -224,18 +164,20 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 return;
             }
         }
-        let is_bounded = bounds.to < i64::MAX;
+        let is_bounded = to < i64::MAX;
         let last = found.rows.last().map(|row| row.id).filter(|_| found.is_cut);
-        let end = last.or(is_bounded.then_some(bounds.to));
-        match &kind {
-            Kind::Ids(ids) => self.gone(ids, &found),
-            Kind::Keys(keys) => self.queue.covered(keys, Some(end)),
-            Kind::Destination(to) => self.circuits.end_read(to, Some(end)),
-            Kind::Others { is_below: true, .. } => last.into_iter().for_each(|last| self.floor.walked(last)),
-            Kind::Others { keys, destinations, .. } => {
-                self.queue.left_out_from(keys, bounds.from);
-                self.circuits.left_out_from(destinations, bounds.from);
-                if !found.rows.is_empty() || is_bounded && self.floor.bounds() != before {
+        let rest = last.or(is_bounded.then_some(to)).map(|end| end + 1);
+        match &filter {
+            OutboxFilter::Ids(ids) => self.gone(ids, &found),
+            OutboxFilter::Keys(keys) => self.queue.covered(keys, rest),
+            OutboxFilter::Destination(to) => self.circuits.end_read(to, true, rest),
+            OutboxFilter::Except { .. } if self.turn == BELOW_LOW_WATER => {
+                last.into_iter().for_each(|last| self.low_water.walked(last));
+            }
+            OutboxFilter::Except { keys, destinations } => {
+                self.queue.left_out_from(keys, from);
+                self.circuits.left_out_from(destinations, from);
+                if !found.rows.is_empty() || is_bounded && self.low_water.bounds() != before {
                     // There may be more.
                     self.read_soon();
                 }
@@ -251,9 +193,9 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 self.place(next);
             }
         }
-        if let Kind::Keys(keys) = &kind {
+        if let OutboxFilter::Keys(keys) = &filter {
             let next = self.queue.settle(keys);
-            next.into_iter().for_each(|id| self.place(Some(id)));
+            self.place(next);
         }
     }
 
@@ -273,42 +215,22 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     }
 
     /// Takes back a read that has brought nothing that counts.
-    fn undo(&mut self, kind: Kind, bounds: Bounds) {
-        match kind {
-            Kind::Ids(ids) => self.queue.wake(ids),
-            Kind::Keys(keys) => {
-                self.queue.covered(&keys, None);
+    fn undo(&mut self, filter: OutboxFilter, from: i64) {
+        match filter {
+            OutboxFilter::Ids(ids) => self.queue.wake(ids),
+            OutboxFilter::Keys(keys) => {
+                self.queue.covered(&keys, Some(from));
                 let next = self.queue.settle(&keys);
-                next.into_iter().for_each(|id| self.place(Some(id)));
+                self.place(next);
             }
-            Kind::Destination(to) => self.circuits.end_read(&to, None),
-            Kind::Others { is_below: true, .. } => self.floor.walked(bounds.from - 1),
-            Kind::Others { .. } => {}
+            OutboxFilter::Destination(to) => self.circuits.end_read(&to, false, Some(from)),
+            OutboxFilter::Except { .. } if self.turn == BELOW_LOW_WATER => self.low_water.walked(from - 1),
+            OutboxFilter::Except { .. } => {}
         }
     }
 
-    /// Reads from the floor as soon as it may be.
+    /// Reads from the low-water mark as soon as it may be.
     pub(super) fn read_soon(&mut self) {
         self.next.read = self.next.read.min(self.next.early);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_read_that_has_failed_is_asked_for_again_with_less() {
-        let mut part = Part::default();
-        assert_eq!(part.of(2000), (2000, BYTES));
-        part.failed();
-        assert_eq!(part.of(2000), (1000, BYTES / 2));
-        part.ended(false);
-        assert_eq!(part.of(2000), (1000, BYTES / 2), "a small one says nothing of large ones");
-        part.ended(true);
-        part.ended(true);
-        assert_eq!(part.of(2000), (2000, BYTES));
-        (0..100).for_each(|_| part.failed());
-        assert_eq!((part.of(2000), part.of(5).0), ((1, 64 * 1024), 1));
     }
 }

@@ -1,45 +1,76 @@
-//! Ends transactions: by COMMIT, or by ROLLBACK.
+//! Ends transactions: by COMMIT, or by ROLLBACK. Finds out how one has ended that was cut off: by the handler timeout, by a lost
+//! connection, or by the end of the worker. Decides what follows: for a message that ran alone, and for a slice of several.
 
 use std::time::Duration;
 
-use crate::runtime::{Ended, Pipeline, Wait};
-use crate::store::{CommitResult, ErrorClass, RollbackResult};
-use crate::{BoxError, Store};
+use tokio_util::sync::CancellationToken;
 
-use super::Failure;
+use crate::caught::dropped;
+use crate::routes::Route;
+use crate::runtime::{Ended, Pipeline, Wait};
+use crate::store::{CommitResult, ErrorClass, Fate, StoreError, Ticket};
+use crate::{BoxError, DeliveryOrder, Reason, RetryPolicy, Store};
+
+use super::local::in_claim_order;
 use super::stage::Staged;
+use super::transaction::Round;
+use super::{Failure, Indices};
+
+/// How long a draining worker waits for a transaction that was cut off and still runs.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The maximum delay between two queries for a transaction that still runs.
+const LONGEST: Duration = Duration::from_millis(500);
+
+/// How often a transaction that lost against a concurrent one is retried before that counts as a failure.
+const IN_PLACE: u32 = 5;
+
+impl Ended {
+    /// Decides what follows from the run of a message that has failed `attempts` times before, and lost `rounds` races
+    /// since: a failure says what becomes of its message. Returns `None` if it runs again at once, in a new transaction.
+    fn conclude(self, attempts: u32, rounds: u32, retry: &RetryPolicy) -> Option<Self> {
+        Some(match self {
+            Self::Again(Some(error)) if rounds < IN_PLACE => {
+                // The text of the error is user code, and may panic, as its drop may.
+                let Failure { error, .. } = Failure::returned(error);
+                tracing::debug!(error, "lost against a concurrent transaction; tried again");
+                return None;
+            }
+            Self::Again(Some(error)) => Self::Failed(Failure::returned(error).counted(attempts, retry)),
+            Self::Failed(failure) => Self::Failed(failure.counted(attempts, retry)),
+            ended => ended,
+        })
+    }
+}
 
 impl<S: Store> Pipeline<S> {
-    /// Returns the time from the end of the handlers to that of the commit, which is now. If the commit has succeeded, now is
-    /// the time of the last progress: for a processed message, `emit` does not read the clock once more. The clock is that of
-    /// the health, which counts on while a test pauses Tokio's.
-    pub(super) fn commit_ended(&self, ran: &Ended, handlers_ended: std::time::Instant) -> Duration {
-        let now = std::time::Instant::now();
-        if matches!(ran, Ended::Done(_)) {
-            self.health.progress_at(now);
-        }
-        now.saturating_duration_since(handlers_ended)
-    }
-
     /// Guard and commit, with the messages that the handlers have staged. The guard is part of the store's commit: it
     /// checks that the transaction is still the one that idem began.
     pub(super) async fn commit(&self, mut txn: S::Txn, staged: Staged) -> Ended {
-        let wakes = staged.wakes();
-        self.hand_over(&mut txn, staged);
+        let (publishes, hands_over) = (!staged.outgoing.is_empty(), !staged.local.is_empty());
+        // Without an outbox, nothing was staged.
+        if let Some(outbox) = self.outbox.as_ref().filter(|_| publishes || hands_over) {
+            self.store.stage(&mut txn, outbox.id, staged.outgoing, in_claim_order(staged.local));
+        }
         match self.store.commit(txn).await {
             CommitResult::NotSent(fault, ticket) => {
                 self.cut_off(ticket.map(|ticket| *ticket), Ended::Broke(fault)).await
             }
             committed => {
                 // Also without an answer: the messages may be there.
-                self.wake(wakes);
+                if publishes {
+                    self.store.facts().notifier.notify();
+                }
+                if hands_over {
+                    self.wake_inbox();
+                }
                 Ended::of(committed)
             }
         }
     }
 
     /// Rolls back the transaction of a handler that has returned this error, or, without one, of a handler that is not called now,
-    /// since a suspect runs or waits.
+    /// since an orphaned row runs or waits.
     pub(super) async fn undo(&self, mut txn: S::Txn, error: Option<BoxError>) -> Ended {
         let ticket = self.store.ticket(&txn);
         let rolled_back = match error {
@@ -54,13 +85,7 @@ impl<S: Store> Pipeline<S> {
             }
         };
         match self.store.rollback(txn).await {
-            Ok(RollbackResult::CommittedEarly) => {
-                Ended::Failed(Failure::committed(Box::new(ticket.unwrap_or_default())))
-            }
-            Ok(RollbackResult::CommitRefused) => Ended::Failed(Failure::commit_refused()),
-            Ok(RollbackResult::Ended) => Ended::of(CommitResult::RolledBack),
-            Ok(RollbackResult::RolledBack) => rolled_back,
-            Ok(RollbackResult::Unbegun) => rolled_back.unbegun(),
+            Ok(fate) => ended(fate, ticket.unwrap_or_default(), rolled_back),
             // Only our own statements detect an outage, whatever the handler returned.
             Err(fault) => match rolled_back {
                 Ended::Park(turn) => {
@@ -69,6 +94,233 @@ impl<S: Store> Pipeline<S> {
                 }
                 _ => self.cut_off(ticket, Ended::Broke(fault)).await,
             },
+        }
+    }
+
+    /// Ends the transaction of a handler that was dropped before it had returned, because it exceeded this timeout or the worker
+    /// stops. It was dropped at an arbitrary point, so the state of the connection is unknown: dropping the transaction closes
+    /// it.
+    ///
+    /// A late handler is charged only if the database responds at once: a database that hangs makes every handler late.
+    pub(super) async fn unreturned(&self, txn: S::Txn, timeout: Duration) -> Ended {
+        let ticket = self.store.ticket(&txn);
+        drop(txn);
+        if self.stop.is_cancelled() {
+            return self.cut_off(ticket, Ended::Stopped).await;
+        }
+        let ran = match tokio::time::timeout(Duration::from_secs(1), self.store.ping()).await {
+            Ok(Ok(())) => Ended::Failed(Failure::late(timeout)),
+            Ok(Err(fault)) => Ended::Broke(fault),
+            Err(_) => {
+                let late = "the database did not answer within a second of the handler timeout";
+                Ended::Broke(StoreError::ConnectionLost(late.into()))
+            }
+        };
+        self.cut_off(ticket, ran).await
+    }
+
+    /// Returns the result of a run that ended without our COMMIT or ROLLBACK: `ran`, unless the handler had run COMMIT.
+    /// Then its claim stands, and the message would count as processed.
+    pub(super) async fn cut_off(&self, ticket: Option<Ticket>, ran: Ended) -> Ended {
+        let Some(ticket) = ticket else { return ran };
+        // Boxed: it is seldom needed, and every delivery's future would contain it.
+        match Box::pin(self.fate(&ticket)).await {
+            Some(fate) => ended(fate, ticket, ran),
+            None => {
+                self.tell_of_unknown_end(&ticket);
+                Ended::Stopped
+            }
+        }
+    }
+
+    /// Logs a transaction whose end the draining worker does not learn. It is asked for no more, so from now on only the
+    /// log tells that its handler may have run COMMIT. A message without a claim just runs again.
+    fn tell_of_unknown_end(&self, ticket: &Ticket) {
+        let Some((handler, key)) = &ticket.claim else { return };
+        tracing::warn!(
+            consumer = self.consumer,
+            handler = self.routes.get(*handler).map(|route| route.handler.facts().name),
+            %key,
+            transaction = ticket.number,
+            "a message was cut off, and the worker ends before the database has said how its transaction ended: if the handler had \
+             run COMMIT, the message counts as processed; otherwise it runs again"
+        );
+    }
+
+    /// Polls until the transaction has ended: until then its claim is locked, and no result of the message can be
+    /// written. Returns `None` if that is not known after the grace period of a drain, because the transaction still
+    /// runs or the database does not answer.
+    async fn fate(&self, ticket: &Ticket) -> Option<Fate> {
+        let never = CancellationToken::new();
+        let ended = async {
+            let mut wait = Duration::from_millis(5);
+            loop {
+                match self.outage.insist(&never, || self.store.fate(ticket)).await {
+                    Some(Fate::Running) => {}
+                    fate => return fate,
+                }
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(LONGEST);
+            }
+        };
+        let grace = async {
+            self.draining.cancelled().await;
+            tokio::time::sleep(GRACE).await;
+        };
+        tokio::select! {
+            biased;
+            fate = ended => fate,
+            () = grace => None,
+        }
+    }
+
+    /// Does [`Ended::conclude`] with the handler's retry policy, and reports a lost connection.
+    ///
+    /// With an order, a delay that the handler asks for is at most the longest one of the policy. Until the delay
+    /// elapses, later messages of the ordering key are not stored, and the broker may delete those that it has not
+    /// delivered.
+    pub(crate) fn conclude(&self, route: &Route<S>, mut ran: Ended, attempts: u32, rounds: u32) -> Option<Ended> {
+        let retry = &route.retry;
+        match &mut ran {
+            Ended::Broke(fault) => self.outage.report(fault),
+            Ended::Failed(failure) if self.settings.order != DeliveryOrder::None => {
+                failure.next = failure.next.map(|delay| delay.min(retry.longest()));
+            }
+            _ => {}
+        }
+        ran.conclude(attempts, rounds, retry)
+    }
+
+    /// Finds the messages of a slice that have failed, without charging them: they leave the slice, and run alone. If there are
+    /// none, it is not known which have failed, and halving finds them.
+    ///
+    /// # Errors
+    /// How the run of the whole slice has ended.
+    pub(super) fn blame(&self, round: Round) -> Result<Indices, Ended> {
+        let Round { ended, indices, returned, was_open, .. } = round;
+        // If a known call is at fault, and it ran one message, it is that message's.
+        let blamed = |indices: Indices, is_known| if is_known && indices.len() == 1 { indices } else { Indices::new() };
+        Ok(match ended {
+            // They cannot be in a slice, or not now.
+            Ended::Again(None) | Ended::Park(Wait::Codec) => indices,
+            Ended::Again(Some(error)) if self.store.classify_error(None, error.as_ref()) == ErrorClass::Deadlock => {
+                dropped("the error of a handler", error);
+                self.throttle.shrink();
+                Indices::new()
+            }
+            // Any other race, or a time limit at the commit: one message may cause it each time (a deferred trigger, a
+            // limit that a handler left behind), which says nothing about other batches. The message is retried when it
+            // runs alone.
+            Ended::Again(Some(error)) => {
+                dropped("the error of a handler", error);
+                blamed(indices, !returned)
+            }
+            // Another transaction holds the claim of a local message, for as long as its handler runs; or it is another batch,
+            // which waits for a claim of this one: the claims of local messages come behind those of the batch, and are not
+            // sorted with them. They wait for less time than the database takes to find a deadlock.
+            Ended::Park(Wait::Claim) => {
+                self.throttle.narrow();
+                Indices::new()
+            }
+            Ended::Failed(failure) if failure.next == Err(Reason::RolledBack) => blamed(indices, was_open),
+            // The database refuses a COMMIT where a message has a claim. All others may run again, and the message that is to
+            // blame is found out when it runs alone.
+            Ended::Failed(Failure { left_by: Some(ticket), .. }) => {
+                tracing::error!(
+                    transaction = ticket.number,
+                    "a handler ran COMMIT in a batch, and the database has not refused it: messages without a claim run again; all \
+                     others count as processed although their handlers may not have run, which happens only if the trigger \
+                     `refuse_commit` is disabled, or the handler has replaced SQLite's commit hook"
+                );
+                Indices::new()
+            }
+            Ended::Failed(_) => blamed(indices, !returned),
+            Ended::Broke(fault) => {
+                self.outage.report(&fault);
+                return Err(Ended::Broke(fault));
+            }
+            Ended::Done(_) | Ended::Park(_) | Ended::Lost | Ended::Stopped => return Err(ended),
+        })
+    }
+}
+
+/// Returns the result of a run by how its transaction has ended: `ran`, unless the handler itself had ended it.
+fn ended(fate: Fate, ticket: Ticket, ran: Ended) -> Ended {
+    match fate {
+        Fate::CommittedEarly => Ended::Failed(Failure::committed(Box::new(ticket))),
+        Fate::CommitRefused => Ended::Failed(Failure::commit_refused()),
+        Fate::Ended => Ended::of(CommitResult::RolledBack),
+        Fate::Unbegun => ran.unbegun(),
+        // It has ended.
+        Fate::RolledBack | Fate::Running => ran,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Outcome;
+
+    /// Formats the conclusion of a run, for comparison.
+    fn concluded(ran: Ended, attempts: u32, rounds: u32) -> String {
+        let retry = RetryPolicy::new().max_attempts(3);
+        match ran.conclude(attempts, rounds, &retry) {
+            None => "retry".to_owned(),
+            Some(Ended::Done(outcome)) => outcome.as_str().to_owned(),
+            Some(Ended::Failed(Failure { attempts, next: Ok(_), .. })) => format!("scheduled after {attempts}"),
+            Some(Ended::Failed(Failure { attempts, next: Err(reason), .. })) => {
+                format!("dead after {attempts}: {reason:?}")
+            }
+            Some(Ended::Again(_)) => "not decided".to_owned(),
+            Some(Ended::Park(Wait::Claim)) => "busy".to_owned(),
+            Some(Ended::Park(_)) => "put off".to_owned(),
+            Some(Ended::Broke(_)) => "broke".to_owned(),
+            Some(Ended::Lost) => "lost".to_owned(),
+            Some(Ended::Stopped) => "stopped".to_owned(),
+        }
+    }
+
+    fn failed(given_up: Option<Reason>) -> Ended {
+        Ended::Failed(Failure::new(given_up.map_or(Ok(Duration::ZERO), Err), "failed"))
+    }
+
+    #[test]
+    fn an_advised_delay_is_the_least_delay_and_costs_an_attempt() {
+        let retry = RetryPolicy::new().max_attempts(2).min_delay(Duration::from_secs(60)).factor(1.0);
+        let next = |attempts, not_before| {
+            let ran = Ended::Failed(Failure::new(Ok(not_before), "failed"));
+            match ran.conclude(attempts, 0, &retry) {
+                Some(Ended::Failed(failure)) => failure.next,
+                _ => panic!("not charged"),
+            }
+        };
+        let hour = Duration::from_secs(3600);
+        assert_eq!(next(0, hour), Ok(hour));
+        assert!(next(0, Duration::from_secs(1)).unwrap() >= Duration::from_secs(60), "the policy has the longer delay");
+        assert_eq!(next(1, hour), Err(Reason::Exhausted));
+    }
+
+    #[test]
+    fn a_run_has_the_same_conclusion_wherever_it_ran() {
+        let lost_race = || Ended::Again(Some("serialization failure".into()));
+        let table = [
+            (Ended::Done(Outcome::Processed), 0, 0, "processed"),
+            (failed(None), 0, 0, "scheduled after 1"),
+            (failed(None), 1, IN_PLACE, "scheduled after 2"),
+            (failed(None), 2, 0, "dead after 3: Exhausted"),
+            (failed(Some(Reason::Permanent)), 0, 0, "dead after 1: Permanent"),
+            (lost_race(), 0, 0, "retry"),
+            (lost_race(), 2, IN_PLACE - 1, "retry"),
+            (lost_race(), 0, IN_PLACE, "scheduled after 1"),
+            (lost_race(), 2, IN_PLACE, "dead after 3: Exhausted"),
+            (Ended::Park(Wait::Claim), 2, IN_PLACE, "busy"),
+            (Ended::Failed(Failure::committed(Box::default())), 1, 0, "dead after 2: Committed"),
+            (Ended::Broke(StoreError::LockTimeout), 2, 0, "broke"),
+            (Ended::Park(Wait::Free), 2, 0, "put off"),
+            (Ended::Stopped, 2, 0, "stopped"),
+        ];
+        for (ran, attempts, rounds, expected) in table {
+            assert_eq!(concluded(ran, attempts, rounds), expected);
         }
     }
 }

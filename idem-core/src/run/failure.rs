@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::advice::Advice;
 use crate::caught::dropped;
-use crate::registry::Unfit;
+use crate::registry::Undeliverable;
 use crate::store::{RowResult, Ticket};
 use crate::{BoxError, Outcome, Reason, RetryPolicy, telemetry};
 
@@ -34,12 +34,12 @@ impl Failure {
     }
 
     /// The state of a message that can never be passed to a handler.
-    pub(crate) fn unfit(Unfit { reason, error }: Unfit) -> Self {
+    pub(crate) fn undeliverable(Undeliverable { reason, error }: Undeliverable) -> Self {
         Self::new(Err(reason), error)
     }
 
     /// Whether it is such a state: no try has been counted, and there will be none.
-    pub(crate) fn is_unfit(&self) -> bool {
+    pub(crate) fn is_undeliverable(&self) -> bool {
         self.attempts == 0 && self.next.is_err()
     }
 
@@ -54,7 +54,11 @@ impl Failure {
 
     /// The result of an inbox row.
     pub(crate) fn result(&self) -> RowResult {
-        RowResult::Failed { next: self.next, error: self.error.clone() }
+        let error = self.error.clone();
+        match self.next {
+            Err(reason) if self.is_undeliverable() => RowResult::Dead { reason, error },
+            next => RowResult::Failed { next, error },
+        }
     }
 
     /// Logs the failure, which was recorded in this row, and returns the outcome of the message.

@@ -33,20 +33,22 @@ impl<S: Store> Pipeline<S> {
             delivery.event_type = route.handler.facts().event.map(ToOwned::to_owned);
         }
         self.recognize(&mut delivery);
-        self.limit(&delivery).map_err(|unfit| refused(&unfit.error))?;
+        self.limit(&delivery).map_err(|undeliverable| refused(&undeliverable.error))?;
         let key = match route.handler.key_if_known(&delivery) {
             Ok(Some(key)) => Ok(key),
             // No copy of it can come from a broker under a key that it does not have, so its id identifies it.
             Ok(None) => Key::of(&id).map_err(|error| refused(&error.to_string())),
-            Err(NoJob::Unfit(unfit)) => Err(refused(&unfit.error)),
+            Err(NoJob::Undeliverable(undeliverable)) => Err(refused(&undeliverable.error)),
             Err(NoJob::Unprepared) => {
                 Err(refused("its codec has to prepare first, which is impossible in a transaction"))
             }
         }?;
-        let fingerprint = route.handler.fingerprint(&delivery).map_err(|unfit| refused(&unfit.error))?;
+        let fingerprint =
+            route.handler.fingerprint(&delivery).map_err(|undeliverable| refused(&undeliverable.error))?;
         let identity = Identity { handler: route.id, key, fingerprint };
         // The local message itself has no position.
-        let provider_key = route.first_provider_key(&identity, from.unwrap_or(&delivery));
+        let from = from.unwrap_or(&delivery);
+        let provider_key = route.external.map(|call| call.first_provider_key(&identity, from));
         Ok(LocalMessage { identity, delivery, provider_key })
     }
 }

@@ -5,107 +5,126 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | this one | divides works into slices that run together |
-//! | `work` | a message that can run |
-//! | `transaction` | one transaction of a slice: open, call, commit |
-//! | `open` | begins it, with the claims of deliveries or the starts of rows |
-//! | `calls`, `handle` | which handlers are called, and a call, within the handler timeout |
+//! | this one | messages that can run, and their division into slices that run together |
+//! | `transaction` | one transaction of a slice: claims or starts, the calls of handlers within their timeouts, commit |
 //! | `stage`, `local` | the messages that a handler has staged, and those of them that are for other handlers |
-//! | `end`, `fate` | ends it, and finds out how one has ended that was cut off |
+//! | `end` | ends a transaction, and decides what follows: for one message, and for a slice |
 //! | `failure` | what has failed, and what becomes of its message |
-//! | `blame` | what follows from its end: for one message, and for a slice |
 
-mod blame;
-mod calls;
 mod end;
 mod failure;
-mod fate;
-mod handle;
 mod local;
-mod open;
 mod stage;
 mod transaction;
-mod work;
+
+use std::slice;
+use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
-use crate::Store;
 use crate::caught::dropped;
-use crate::park::UNANSWERED;
+use crate::registry::Job;
+use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Running, Wait};
-use crate::store::{Row, StoreError};
+use crate::store::{Identity, Row, StoreError};
 use crate::take_over::Taken;
+use crate::{Delivery, Store};
 
 use transaction::Round;
 
 pub(crate) use failure::Failure;
-pub(crate) use work::Work;
 
-/// Indices of works.
+/// Indices of works in their slice.
 type Indices = SmallVec<[usize; 1]>;
 
 /// What works are by their claims or their rows.
 type Found = SmallVec<[Taken; 1]>;
 
+/// A message that can run: its handler and its key are known. All that run together are deliveries, or all are rows.
+pub(crate) struct Work<'a, S: Store> {
+    /// Its index among the deliveries or rows that its caller has collected, in the order of their arrival.
+    pub(crate) at: usize,
+    pub(crate) delivery: &'a Delivery,
+    /// Its row, if it runs from the inbox. It has a claim already; a delivery is claimed by its run.
+    pub(crate) row: Option<&'a Row>,
+    pub(crate) route: &'a Route<S>,
+    pub(crate) identity: Identity,
+    /// `None` before it is decoded, and once a transaction has taken it.
+    pub(crate) job: Option<Box<dyn Job<S>>>,
+    /// For how long a row had been due when it was taken. `None` for a delivery, and once a run by itself has measured the rest.
+    pub(crate) waited: Option<Duration>,
+}
+
+impl<'a, S: Store> Work<'a, S> {
+    /// A delivery that was decoded.
+    pub(crate) fn new(route: &'a Route<S>, identity: Identity, delivery: &'a Delivery, job: Box<dyn Job<S>>) -> Self {
+        Self { at: 0, delivery, row: None, route, identity, job: Some(job), waited: None }
+    }
+
+    /// A row that was taken from the inbox, and is not decoded yet.
+    pub(crate) fn of_row(route: &'a Route<S>, row: &'a Row) -> Self {
+        let identity = row.identity.clone();
+        Self { at: 0, delivery: &row.delivery, row: Some(row), route, identity, job: None, waited: row.waited }
+    }
+
+    /// Returns the message.
+    fn message(&self) -> (&Identity, &'a Delivery) {
+        (&self.identity, self.delivery)
+    }
+}
+
 impl<S: Store> Pipeline<S> {
-    /// Runs these works, which are sorted by handler and key, and returns what became of each, in their order. Nothing but the
-    /// effects of handlers is written: whoever has the message records a failure.
-    ///
-    /// One work is charged for its failure. Of several, none is: `Again` is returned for those that have to run alone.
-    pub(crate) async fn run(&self, works: &mut [Work<'_, S>], running: &Running) -> SmallVec<[Ended; 1]> {
-        match works {
-            [_] => {
-                let ended = self.run_one(works, running).await;
-                smallvec![ended]
-            }
-            // Boxed: it is large, and each lane would carry it.
-            _ => Box::pin(self.run_slices(works, running)).await,
-        }
-    }
-
-    /// Runs works that were collected from so many messages, and returns what became of each message, in the order of their
-    /// arrival: `Again` for all that are not among the works, and for one that is the only work.
-    pub(crate) async fn run_together(&self, works: &mut [Work<'_, S>], number: usize, running: &Running) -> Vec<Ended> {
-        let mut all: Vec<Ended> = (0..number).map(|_| Ended::Again(None)).collect();
-        if works.len() > 1 {
-            let ended = self.run(works, running).await;
-            works.iter().zip(ended).for_each(|(work, ended)| all[work.at] = ended);
-        }
-        all
-    }
-
-    /// Runs one work, again if it has lost a race.
-    async fn run_one(&self, works: &mut [Work<'_, S>], running: &Running) -> Ended {
-        let attempts = works[0].row.map_or(0, |row| row.attempts);
+    /// Runs one work, again if it has lost a race, and returns what became of it. It is charged for its failure. Nothing but the
+    /// effects of its handler is written: whoever has the message records the failure.
+    pub(crate) async fn run_one(&self, work: &mut Work<'_, S>, running: &Running) -> Ended {
+        let (route, attempts) = (work.route, work.row.map_or(0, |row| row.attempts));
+        let works = slice::from_mut(work);
         for rounds in 0.. {
-            if let Some(round) = self.unready(works, &[0], running) {
+            if let Some(round) = self.unready(works, running) {
                 return round.ended;
             }
-            let ended = match self.transaction(works, &[0], running).await {
+            let ended = match self.transaction(works, running).await {
                 Ok(round) => round.ended,
                 Err(fault) => return self.outage.hold_for(fault),
             };
-            if let Some(ended) = self.conclude(works[0].route, ended, attempts, rounds) {
+            if let Some(ended) = self.conclude(route, ended, attempts, rounds) {
                 return ended;
             }
         }
         Ended::Stopped
     }
 
-    /// Runs several works in one transaction, and those that are not at fault again in smaller ones if that fails.
-    async fn run_slices(&self, works: &mut [Work<'_, S>], running: &Running) -> SmallVec<[Ended; 1]> {
-        let mut all: SmallVec<[Ended; 1]> = works.iter().map(|_| Ended::Again(None)).collect();
+    /// Runs works that were collected from so many messages, and are sorted by handler and key. Returns what became of each
+    /// message, in the order of their arrival: `Again` for those that have to run alone, as all do that are not among the works,
+    /// and one that is the only work. None is charged for a failure.
+    pub(crate) async fn run_together(&self, works: Vec<Work<'_, S>>, number: usize, running: &Running) -> Vec<Ended> {
+        let mut all: Vec<Ended> = (0..number).map(|_| Ended::Again(None)).collect();
+        if works.len() > 1 {
+            // Boxed: it is large, and each slot of the inbox would carry it.
+            Box::pin(self.run_slices(works, &mut all, running)).await;
+        } else {
+            // The drop of a message is user code.
+            works.into_iter().for_each(|work| dropped("a message", work));
+        }
+        all
+    }
+
+    /// Runs several works in one transaction, and those that are not at fault again in smaller ones if that fails. Writes to `all`
+    /// what became of those that do not have to run alone.
+    async fn run_slices(&self, works: Vec<Work<'_, S>>, all: &mut [Ended], running: &Running) {
         let _turn = self.throttle.turn().await;
-        let mut slices = Slices(vec![Slice { indices: (0..works.len()).collect(), has_failed: false }]);
-        // Whether a suspect waits, or runs, that needs this work to end.
-        let (lock, are_rows) = (&self.suspect_lock, works[0].row.is_some());
-        let keeps_out = || if are_rows { lock.keeps_out_rows() } else { lock.keeps_out_direct() };
-        let (mut is_first, mut holds, mut extended) = (true, 0, Instant::now());
-        while let Some(slice) = slices.0.pop() {
+        let rows: Vec<&Row> = works.iter().filter_map(|work| work.row).collect();
+        let mut slices = Slices(vec![Slice { works, has_failed: false }]);
+        // Whether an orphaned row waits, or runs, that needs this work to end.
+        let lock = &self.isolation_lock;
+        let keeps_out = || if rows.is_empty() { lock.keeps_out_direct() } else { lock.keeps_out_rows() };
+        let (mut is_first, mut extended) = (true, Instant::now());
+        while let Some(mut slice) = slices.0.pop() {
+            let works = &mut slice.works;
             // A single work runs alone, where failures are charged.
-            if slice.indices.len() < 2 {
-                slice.indices.iter().for_each(|index| dropped("a message", works[*index].job.take()));
+            if works.len() < 2 {
+                dropped("a message", slice.works.pop());
                 continue;
             }
             let round = if self.draining.is_cancelled() {
@@ -114,63 +133,61 @@ impl<S: Store> Pipeline<S> {
                 Ok(Ended::Park(Wait::Free).into())
             } else {
                 is_first = false;
-                match self.unready(works, &slice.indices, running) {
+                match self.unready(works, running) {
                     Some(round) => Ok(round),
-                    None => self.transaction(works, &slice.indices, running).await,
+                    None => self.transaction(works, running).await,
                 }
             };
-            // Those that do not run any more are given back at once, and a suspect may wait for that.
+            // Those that do not run any more are given back at once, and an orphaned row may wait for that.
             let ends =
                 matches!(round, Ok(Round { ended: Ended::Done(_) | Ended::Stopped | Ended::Park(Wait::Free), .. }));
             if !ends && extended.elapsed() >= self.settings.lease / 4 {
                 // The task that extends leases at a third of their duration skips locked rows, and may have met one of
                 // our rounds each time.
-                let rows: Vec<&Row> = works.iter().filter_map(|work| work.row).collect();
                 self.extend_rows(&rows).await;
                 extended = Instant::now();
             }
             match round {
                 Ok(Round { ended: Ended::Done(_), found, .. }) => {
                     self.throttle.grow();
-                    for (index, taken) in slice.indices.iter().zip(found) {
-                        all[*index] = taken.ended(&works[*index].route.meters);
+                    for (work, taken) in works.iter().zip(found) {
+                        all[work.at] = taken.ended(&work.route.meters);
                     }
                 }
                 Ok(round) => match self.blame(round) {
                     Ok(out) => {
-                        out.iter().for_each(|index| dropped("a message", works[*index].job.take()));
                         slices.without(slice, &out);
+                        continue;
                     }
-                    Err(ended) => slice.indices.iter().for_each(|index| all[*index] = ended.of_another()),
+                    Err(ended) => works.iter().for_each(|work| all[work.at] = ended.of_another()),
                 },
-                Err(StoreError::LockTimeout | StoreError::Message(_)) => slices.halve(slice),
-                Err(StoreError::Serialization(_)) => {
-                    self.throttle.shrink();
+                Err(fault @ (StoreError::LockTimeout | StoreError::Message(_) | StoreError::Serialization(_))) => {
+                    if let StoreError::Serialization(_) = fault {
+                        self.throttle.shrink();
+                    }
                     slices.halve(slice);
+                    continue;
                 }
+                // Without an answer, one of them may be the message that takes too long, so each runs alone.
                 Err(fault) => {
                     self.outage.report(&fault);
-                    self.pause(holds).await;
-                    holds += 1;
-                    // One of them may be the message that takes too long.
-                    let splits = matches!(fault, StoreError::ConnectionLost(_)) && holds > UNANSWERED;
-                    if splits { slices.halve(slice) } else { slices.0.push(slice) }
+                    if let StoreError::Unavailable(_) = fault {
+                        works.iter().for_each(|work| all[work.at] = Ended::Park(Wait::Free));
+                    }
                 }
             }
+            // The drop of a message is user code.
+            slice.works.into_iter().for_each(|work| dropped("a message", work));
         }
-        all
     }
 
     /// Decodes the messages that an earlier transaction has taken, before the next one is open. Returns what ends the slice if one
     /// of them cannot run.
-    fn unready(&self, works: &mut [Work<'_, S>], indices: &[usize], running: &Running) -> Option<Round> {
-        for index in indices {
-            if works[*index].job.is_some() {
-                continue;
-            }
+    fn unready(&self, works: &mut [Work<'_, S>], running: &Running) -> Option<Round> {
+        for (index, work) in works.iter_mut().enumerate().filter(|(_, work)| work.job.is_none()) {
             let Some(_user_code) = running.user_code() else { return Some(Ended::Park(Wait::Free).into()) };
-            if let Err(why) = self.decode_again(&mut works[*index]) {
-                return Some(Round::at(why.into(), smallvec![*index]));
+            if let Err(why) = self.decode_again(work) {
+                return Some(Round::at(why.into(), smallvec![index]));
             }
         }
         None
@@ -178,29 +195,31 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// Works that run in one transaction.
-struct Slice {
-    indices: Vec<usize>,
+struct Slice<'a, S: Store> {
+    works: Vec<Work<'a, S>>,
     /// Whether one of them has failed before.
     has_failed: bool,
 }
 
 /// The slices that are still to run.
-struct Slices(Vec<Slice>);
+struct Slices<'a, S: Store>(Vec<Slice<'a, S>>);
 
-impl Slices {
+impl<'a, S: Store> Slices<'a, S> {
     /// Lets a slice run again without these works, or halved if it is not known which of them has failed.
-    fn without(&mut self, mut slice: Slice, out: &[usize]) {
+    fn without(&mut self, mut slice: Slice<'a, S>, out: &[usize]) {
         if out.is_empty() {
             return self.halve(slice);
         }
-        slice.indices.retain(|index| !out.contains(index));
+        // They run alone. The drop of a message is user code.
+        out.iter().for_each(|index| dropped("a message", slice.works[*index].job.take()));
+        let mut indices = 0..;
+        slice.works.retain(|_| indices.next().is_none_or(|index| !out.contains(&index)));
         // After a second failure the rest is halved, so that many failures do not cost one round each.
         if std::mem::replace(&mut slice.has_failed, true) { self.halve(slice) } else { self.0.push(slice) }
     }
 
-    fn halve(&mut self, mut slice: Slice) {
-        let indices = slice.indices.split_off(slice.indices.len() / 2);
-        self.0.push(Slice { indices, ..slice });
-        self.0.push(slice);
+    fn halve(&mut self, mut slice: Slice<'a, S>) {
+        let works = slice.works.split_off(slice.works.len() / 2);
+        self.0.extend([Slice { works, has_failed: slice.has_failed }, slice]);
     }
 }

@@ -6,28 +6,12 @@ use crate::runtime::Pipeline;
 use crate::store::{Identity, LocalMessage};
 use crate::{BoxError, Delivery, Store, telemetry};
 
-use super::local::in_claim_order;
-
 /// The messages of one transaction, in the order in which its handlers staged them. It allocates nothing while it is
 /// empty.
 #[derive(Default)]
 pub(super) struct Staged {
-    outgoing: Vec<StagedMessage>,
-    local: Vec<LocalMessage>,
-}
-
-impl Staged {
-    /// What is notified once they may be committed.
-    pub(super) fn wakes(&self) -> Wakes {
-        Wakes { relays: !self.outgoing.is_empty(), inbox: !self.local.is_empty() }
-    }
-}
-
-/// Which tasks of this process have messages to look for.
-#[derive(Clone, Copy)]
-pub(super) struct Wakes {
-    relays: bool,
-    inbox: bool,
+    pub(super) outgoing: Vec<StagedMessage>,
+    pub(super) local: Vec<LocalMessage>,
 }
 
 impl<S: Store> Pipeline<S> {
@@ -53,7 +37,7 @@ impl<S: Store> Pipeline<S> {
         let gate = self.outbox.as_ref().ok_or_else(|| undeclared(handler))?;
         let key = incoming.map(|(identity, _)| &identity.key);
         let origin = Origin { namespace: gate.id.namespace, consumer, handler, key };
-        let limit = self.store.facts().bell.limit(gate.id);
+        let limit = self.store.facts().notifier.limit(gate.id);
         let mut ids = Ids::default();
         for (place, mut message) in messages.into_iter().enumerate() {
             let limit = limit.filter(|_| !message.is_local);
@@ -71,27 +55,6 @@ impl<S: Store> Pipeline<S> {
             }
         }
         Ok(())
-    }
-
-    /// Gives the messages to the store, whose commit writes them.
-    pub(super) fn hand_over(&self, txn: &mut S::Txn, staged: Staged) {
-        let Staged { outgoing, local } = staged;
-        // Without an outbox, nothing was staged.
-        if let Some(outbox) = &self.outbox
-            && !(outgoing.is_empty() && local.is_empty())
-        {
-            self.store.stage(txn, outbox.id, outgoing, in_claim_order(local));
-        }
-    }
-
-    /// Wakes those that look for the messages of a transaction that may be committed.
-    pub(super) fn wake(&self, wakes: Wakes) {
-        if wakes.relays {
-            self.store.facts().bell.ring();
-        }
-        if wakes.inbox {
-            self.wake_inbox();
-        }
     }
 }
 

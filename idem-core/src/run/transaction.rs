@@ -1,87 +1,109 @@
-//! One transaction of a slice of works: open, call, commit.
+//! One transaction of a slice of works: begun with the claims of deliveries or the starts of inbox rows, the calls of the handlers,
+//! commit. The deliveries of natural handlers have no claims.
 
-use tokio::time::Instant;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::time::Duration;
 
-use crate::Store;
+use futures_util::FutureExt;
+use smallvec::{SmallVec, smallvec};
+use tokio::task::coop::unconstrained;
+use tokio::time::{Instant, sleep};
+use tracing::{Instrument, Span};
+
+use crate::caught::dropped;
+use crate::panic_text::panic_text;
+use crate::registry::Job;
+use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Running};
-use crate::store::StoreError;
+use crate::store::{ClaimState, Claimed, HandlerMark, Identity, Row, StoreError, TxnState};
 use crate::take_over::{Classified, Taken};
 use crate::telemetry::Meters;
+use crate::{BoxError, Delivery, Store, telemetry};
 
-use super::calls::calls;
+use super::stage::Staged;
 use super::{Found, Indices, Work};
 
 /// How a transaction has ended, before anyone is blamed for it.
 pub(super) struct Round {
     pub(super) ended: Ended,
-    /// What each work is by its claim or its row, if the transaction is committed.
-    pub(super) found: Found,
-    /// The works of the call in which it has ended; none if all had returned. Of a slice that did not begin, those that it has
-    /// to leave.
+    /// What each of several works is by its claim or its row, if the transaction is committed.
+    pub(super) found: Vec<Taken>,
+    /// The works of the last call. Of a slice that did not begin, those that it has to leave.
     pub(super) indices: Indices,
-    /// Those of the call that has ended the transaction; none if that is not known, or if none has.
-    pub(super) ended_by: Indices,
+    /// Whether all calls had returned.
+    pub(super) returned: bool,
+    /// Whether the transaction is known to have been open before the last call: if a handler has ended it, then in that call.
+    pub(super) was_open: bool,
 }
 
 impl From<Ended> for Round {
     fn from(ended: Ended) -> Self {
-        Self { ended, found: Found::new(), indices: Indices::new(), ended_by: Indices::new() }
+        Self::at(ended, Indices::new())
     }
 }
 
 impl Round {
     /// A transaction that has ended in the call of these works.
     pub(super) fn at(ended: Ended, indices: Indices) -> Self {
-        Self { indices, ..Self::from(ended) }
+        Self { ended, found: Vec::new(), indices, returned: false, was_open: false }
     }
 }
 
+/// One call of a handler, for the works with these indices.
+struct Call<'a, S: Store> {
+    indices: Indices,
+    route: &'a Route<S>,
+    job: Box<dyn Job<S>>,
+}
+
+type Calls<'a, S> = SmallVec<[Call<'a, S>; 1]>;
+
 impl<S: Store> Pipeline<S> {
-    /// Runs the works with these indices in one transaction. Unless it is `Done`, or the connection broke, nothing of it is in the
+    /// Runs these works in one transaction. Unless it is `Done`, or the connection broke, nothing of it is in the
     /// database, except what natural handlers have written before one of them ran COMMIT, and what was written for a single
     /// delivery that is not new.
     ///
     /// # Errors
     /// One of idem's own statements has failed before any handler ran, and nothing is written.
-    pub(super) async fn transaction(
-        &self,
-        works: &mut [Work<'_, S>],
-        indices: &[usize],
-        running: &Running,
-    ) -> Result<Round, StoreError> {
+    pub(super) async fn transaction(&self, works: &mut [Work<'_, S>], running: &Running) -> Result<Round, StoreError> {
         let began = Instant::now();
-        let opened = self.open(works, indices).await;
+        let opened = self.open(works).await;
         let now = Instant::now();
-        let are_rows = works[indices[0]].row.is_some();
+        let are_rows = works[0].row.is_some();
         if !are_rows {
-            meters(works, indices).for_each(|meters| meters.claim.record(now - began));
+            meters(works).for_each(|meters| meters.claim.record(now - began));
         }
         let (txn, found) = opened?;
-        let new = which(indices, &found, |classified| *classified == Classified::New);
-        if let ([only], []) = (indices, &new[..]) {
-            return Ok(self.not_new(txn, &mut works[*only], &found[0]).await.into());
+        let mut new = which(&found, |classified| *classified == Classified::New);
+        if let [only] = &mut *works {
+            if new.is_empty() {
+                return Ok(self.not_new(txn, only, &found[0]).await.into());
+            }
+            let (waited, meters) = (only.waited.take(), &only.route.meters);
+            waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited + (now - began)));
+        } else {
+            // A message that is too old and a conflict need a row, the claim of a message in the inbox is read again under a lock,
+            // and a removed claim has to be inserted again: each by itself.
+            let odd = which(&found, |classified| match classified {
+                Classified::New | Classified::Duplicate(Some(_)) => false,
+                Classified::Gone => !are_rows,
+                Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict(_) => true,
+            });
+            if !odd.is_empty() {
+                return self.without(txn, odd).await;
+            }
         }
-        // A message that is too old and a conflict need a row, a duplicate of a message in the inbox has to be counted, and a
-        // removed claim has to be inserted again: each by itself.
-        let odd = which(indices, &found, |classified| match classified {
-            Classified::New | Classified::Duplicate(Some(_)) => false,
-            Classified::Gone => !are_rows,
-            Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict(_) => true,
-        });
-        if !odd.is_empty() {
-            return self.without(txn, odd).await;
-        }
-        if let [only] = indices {
-            let Work { waited, route, .. } = &mut works[*only];
-            waited.take().into_iter().for_each(|waited| route.meters.inbox_wait.record(waited + (now - began)));
-        }
-        let calls = calls(works, &new);
+        let calls = calls(works, &mut new);
         // A message that is claimed here and does not run would be lost.
         if calls.iter().map(|call| call.indices.len()).sum::<usize>() != new.len() {
             return self.without(txn, new).await;
         }
-        let round = self.call_all(txn, calls, works, indices, now, running).await;
-        Ok(Round { found, ..round })
+        let mut round = self.call_all(txn, calls, works, now, running).await;
+        if works.len() > 1 {
+            round.found = found.into_vec();
+        }
+        Ok(round)
     }
 
     /// Rolls back a transaction in which these works cannot be.
@@ -101,16 +123,232 @@ impl<S: Store> Pipeline<S> {
         }
         Ended::Lost
     }
+
+    /// Begins the transaction of these works, and returns what each of them is. On an error, none is open.
+    async fn open(&self, works: &mut [Work<'_, S>]) -> Result<(S::Txn, Found), StoreError> {
+        // Each call has the timeout of its handler. The limits of the transaction must leave room for every call.
+        let longest = works.iter().map(|work| work.route.timeout).max().unwrap_or_default();
+        if works[0].row.is_some() {
+            let rows: SmallVec<[&Row; 1]> = works.iter().filter_map(|work| work.row).collect();
+            return self.start(longest, &rows).await;
+        }
+        for Work { route, .. } in works.iter_mut() {
+            if route.is_unclaimed {
+                // Before the first message that leaves no claim: without any record, a consumer whose place at the broker is gone
+                // would look like a new one.
+                let record = || async { self.store.mark(&[route.id], HandlerMark::Processes).await.map(drop) };
+                route.history.get_or_try_init(record).await?;
+            }
+        }
+        if let [work] = works {
+            let (txn, classified) = self.begin_first(work.route, (&work.identity, work.delivery)).await?;
+            return Ok((txn, smallvec![classified.into()]));
+        }
+        let messages: Vec<_> = works.iter().map(Work::message).collect();
+        let mut txn = self.store.begin(longest).await?;
+        match self.claims(&mut txn, &messages).await {
+            Ok(found) => Ok((txn, found)),
+            Err(fault) => Err(self.abandon(txn, fault).await),
+        }
+    }
+
+    /// Starts the rows: deletes them and dates their claims. A row whose lease was lost is gone.
+    async fn start(&self, timeout: Duration, rows: &[&Row]) -> Result<(S::Txn, Found), StoreError> {
+        // All connections may be in use for longer than the lease. From the start on, the rows are locked.
+        let held = self.leases.hold(rows.iter().copied());
+        let mut txn = self.store.begin(timeout).await?;
+        drop(held);
+        let found = |started| Taken::from(if started { Classified::New } else { Classified::Gone });
+        match self.store.start(&mut txn, rows, ClaimState::Processed).await {
+            Ok(started) => Ok((txn, started.into_iter().map(found).collect())),
+            Err(fault) => Err(self.abandon(txn, fault).await),
+        }
+    }
+
+    /// Claims all messages except those of natural handlers, which are always new, and classifies those that were claimed before.
+    async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Found, StoreError> {
+        let is_unclaimed = |identity: &Identity| self.routes.is_unclaimed(identity.handler);
+        let all = messages.iter().map(|(identity, _)| *identity);
+        let claiming: Vec<&Identity> = all.filter(|identity| !is_unclaimed(identity)).collect();
+        let mut claimed = Vec::new();
+        if !claiming.is_empty() {
+            claimed = self.store.claim(txn, &claiming, ClaimState::Processed).await?;
+        }
+        let old = claiming.iter().zip(&claimed).filter(|(_, claimed)| **claimed == Claimed::Found(None));
+        let sought: Vec<&Identity> = old.map(|(identity, _)| *identity).collect();
+        let known =
+            if sought.is_empty() { Vec::new() } else { self.store.existing_claims(txn, &sought, false).await? };
+        if claiming.len() < messages.len() {
+            // All claims may be duplicates, and then none of them guards the transaction.
+            self.store.claim(txn, &[], ClaimState::Processed).await?;
+        }
+        let (mut claimed, mut known) = (claimed.into_iter(), known.into_iter());
+        let found = |message: &(&Identity, &Delivery)| {
+            if is_unclaimed(message.0) {
+                return Some(Taken::new());
+            }
+            let claimed = match claimed.next()? {
+                Claimed::Found(None) => Claimed::Found(known.next().flatten()),
+                read => read,
+            };
+            Some(self.classify(*message, claimed).into())
+        };
+        Ok(messages.iter().filter_map(found).collect())
+    }
+
+    /// Calls the handlers, one after another, collects what they stage, and commits. If an orphaned row comes first, no further
+    /// handler is called. The timeout of the first one starts `now`.
+    async fn call_all(
+        &self,
+        mut txn: S::Txn,
+        calls: Calls<'_, S>,
+        works: &mut [Work<'_, S>],
+        mut now: Instant,
+        running: &Running,
+    ) -> Round {
+        let mut staged = Staged::default();
+        // The works of the last call, and whether it is known that all calls before it have left the transaction open: if it has
+        // ended, then by that one.
+        let (mut last, mut was_open, mut returned) = (Indices::new(), true, now.into_std());
+        let mut calls = calls.into_iter();
+        while let Some(Call { indices, route, job }) = calls.next() {
+            if !last.is_empty() {
+                match self.store.check_between(&mut txn).await {
+                    Ok(TxnState::Open) => was_open = true,
+                    // Nothing can be written behind the end of the transaction, so no later call needs to be prevented.
+                    Ok(TxnState::Unknown) => was_open = false,
+                    Ok(TxnState::Ended) => {
+                        leave(Some(job), calls);
+                        let ended = self.undo(txn, Some("the handler ended the transaction".into())).await;
+                        return Round { was_open: true, ..Round::at(ended, last) };
+                    }
+                    Err(fault) => {
+                        leave(Some(job), calls);
+                        return Round::at(Ended::Broke(fault), last);
+                    }
+                }
+                now = Instant::now();
+            }
+            let Some(user_code) = running.user_code() else {
+                leave(Some(job), calls);
+                return Round::at(self.undo(txn, None).await, last);
+            };
+            // A message that runs alone has its span already.
+            let span = match works.len() == 1 || route.handler.facts().takes_batch {
+                true => Span::none(),
+                false => self.call_span(route, works[indices[0]].message()),
+            };
+            let outbox = job.outbox().cloned();
+            let mut handled = pin!(self.handle(route, job, &mut txn)).instrument(span.clone()).await;
+            returned = std::time::Instant::now();
+            route.meters.handler.record(returned.saturating_duration_since(now.into_std()));
+            if let (Some(Ok(())), Some(outbox)) = (&handled, outbox) {
+                // In its span, which the messages name as their parent.
+                let stage = || self.stage(&mut staged, route, works[indices[0]].message(), &outbox);
+                handled = Some(span.in_scope(stage));
+            }
+            if let Some(Ok(())) = handled {
+                last = indices;
+                continue;
+            }
+            // Before the end of the transaction, which may take as long as an outage: the drop of a message is user code, and an
+            // orphaned row may run beside what comes then.
+            leave(None, calls);
+            drop((user_code, span));
+            let ended = match handled.and_then(Result::err) {
+                Some(error) => self.undo(txn, Some(error)).await,
+                None => self.unreturned(txn, route.timeout).await,
+            };
+            return Round { was_open, ..Round::at(ended, indices) };
+        }
+        let ran = self.commit(txn, staged).await;
+        // The clock is that of the health, which counts on while a test pauses Tokio's.
+        let committed = std::time::Instant::now();
+        if matches!(ran, Ended::Done(_)) {
+            // Here, so that `emit` does not read the clock once more for a processed message.
+            self.health.progress_at(committed);
+        }
+        let took = committed.saturating_duration_since(returned);
+        meters(works).for_each(|meters| meters.commit.record(took));
+        Round { returned: true, was_open, ..Round::at(ran, last) }
+    }
+
+    /// Returns the span in which the handler is called for one message. The ack of the message has another one.
+    fn call_span(&self, route: &Route<S>, (identity, delivery): (&Identity, &Delivery)) -> Span {
+        let span = telemetry::span(self.system, &self.consumer, delivery);
+        span.record("idem.handler", route.handler.facts().name);
+        span.record("idem.key", tracing::field::display(&identity.key));
+        span
+    }
+
+    /// Runs the handler under its timeout, starting now. Returns `None` if it was dropped before it had returned, because it was
+    /// late or the worker stops. This is the only place where a panic of a handler is caught.
+    async fn handle(&self, route: &Route<S>, job: Box<dyn Job<S>>, txn: &mut S::Txn) -> Option<Result<(), BoxError>> {
+        let outbox = job.outbox().cloned();
+        let mut run = job.run(txn);
+        // tokio limits how much a task does in one turn. A handler that never waits uses that up in each turn, and its timeout
+        // would not even be looked at.
+        let late = pin!(unconstrained(sleep(route.timeout)));
+        let handled = tokio::select! {
+            biased;
+            ran = AssertUnwindSafe(&mut run).catch_unwind() => match ran {
+                Ok(result) => Some(result),
+                Err(panic) => {
+                    let text = panic_text(panic.as_ref());
+                    dropped("the payload of a panic", panic);
+                    Some(Err(format!("the handler panicked: {text}").into()))
+                }
+            },
+            () = late => None,
+            () = self.stop.cancelled() => None,
+        };
+        // The drop runs user code too, and its panic must cost no more than its message.
+        dropped("a handler", run);
+        // A task that the handler has spawned may outlive it.
+        if let Some(outbox) = outbox {
+            outbox.end(route.handler.facts().name);
+        }
+        handled
+    }
+}
+
+/// Returns the calls for the new works, in the order of their arrival. A batch handler is called once, behind the others. Works
+/// whose messages cannot be joined have no call.
+fn calls<'a, S: Store>(works: &mut [Work<'a, S>], new: &mut [usize]) -> Calls<'a, S> {
+    new.sort_unstable_by_key(|index| works[*index].at);
+    let (mut calls, mut batched) = (Calls::new(), Vec::<(&'a Route<S>, Indices, Vec<_>)>::new());
+    for &index in &*new {
+        let route = works[index].route;
+        let Some(job) = works[index].job.take() else { continue };
+        if !route.handler.facts().takes_batch || new.len() == 1 {
+            calls.push(Call { indices: smallvec![index], route, job });
+            continue;
+        }
+        match batched.iter_mut().find(|(of, ..)| of.id == route.id) {
+            Some((_, indices, jobs)) => {
+                indices.push(index);
+                jobs.push(job);
+            }
+            None => batched.push((route, smallvec![index], vec![job])),
+        }
+    }
+    for (route, indices, jobs) in batched {
+        calls.extend(route.handler.join(jobs).map(|job| Call { indices, route, job }));
+    }
+    calls
+}
+
+/// Drops messages whose handlers are not called. That is user code, and may panic for each of them.
+fn leave<'a, S: Store>(next: Option<Box<dyn Job<S>>>, others: impl Iterator<Item = Call<'a, S>>) {
+    next.into_iter().chain(others.map(|call| call.job)).for_each(|job| dropped("a message", job));
 }
 
 /// Returns the indices of the works that were found like this.
-fn which(indices: &[usize], found: &[Taken], is_so: impl Fn(&Classified) -> bool) -> Indices {
-    let found = indices.iter().zip(found).filter(|(_, taken)| is_so(&taken.classified));
-    found.map(|(index, _)| *index).collect()
+fn which(found: &[Taken], is_so: impl Fn(&Classified) -> bool) -> Indices {
+    found.iter().enumerate().filter(|(_, taken)| is_so(&taken.classified)).map(|(index, _)| index).collect()
 }
 
 /// Returns the metrics of each handler of these works, which are sorted by handler.
-pub(super) fn meters<'w, S: Store>(works: &'w [Work<'_, S>], indices: &'w [usize]) -> impl Iterator<Item = &'w Meters> {
-    let handler = |index: &usize| works[*index].identity.handler;
-    indices.chunk_by(move |one, next| handler(one) == handler(next)).map(|chunk| &works[chunk[0]].route.meters)
+fn meters<'w, S: Store>(works: &'w [Work<'_, S>]) -> impl Iterator<Item = &'w Meters> {
+    works.chunk_by(|one, next| one.identity.handler == next.identity.handler).map(|chunk| &chunk[0].route.meters)
 }

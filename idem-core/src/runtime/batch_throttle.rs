@@ -1,7 +1,7 @@
 //! The size of batches, and how many run at once.
 
 use parking_lot::Mutex;
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Throttles batches after deadlocks. Batches whose handlers write the same rows in different orders deadlock, and each
 /// deadlock costs the database's `deadlock_timeout` of one second. Therefore the first deadlock halves the batch size
@@ -9,7 +9,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) struct BatchThrottle {
     most: usize,
     state: Mutex<State>,
-    turns: RwLock<()>,
+    turns: Semaphore,
 }
 
 struct State {
@@ -18,13 +18,8 @@ struct State {
     narrow: usize,
 }
 
-/// The right to run one batch.
-pub(crate) enum Turn<'a> {
-    /// Concurrently with other batches.
-    Shared { _guard: RwLockReadGuard<'a, ()> },
-    /// Exclusively among the worker's batches.
-    Exclusive { _guard: RwLockWriteGuard<'a, ()> },
-}
+/// All permits, which a batch takes that runs exclusively. Any other takes one.
+const ALL: u32 = 1 << 20;
 
 /// A deadlock costs as much time as about a hundred batches, and running several at once saves about half of a batch's
 /// time. After this many batches another try pays off: batches that deadlock each time lose a tenth of their time to it.
@@ -36,7 +31,7 @@ const BRIEF_PATIENCE: usize = PATIENCE / 10;
 impl BatchThrottle {
     /// Creates a throttle for batches of at most `most` deliveries.
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, state: Mutex::new(State { size: most, narrow: 0 }), turns: RwLock::new(()) }
+        Self { most, state: Mutex::new(State { size: most, narrow: 0 }), turns: Semaphore::new(ALL as usize) }
     }
 
     /// Returns how many deliveries the next batch may have.
@@ -45,13 +40,10 @@ impl BatchThrottle {
         if self.most == 1 { 1 } else { self.state.lock().size }
     }
 
-    /// Waits for the right to run a batch, without a connection.
-    pub(crate) async fn turn(&self) -> Turn<'_> {
-        if self.state.lock().narrow == 0 {
-            Turn::Shared { _guard: self.turns.read().await }
-        } else {
-            Turn::Exclusive { _guard: self.turns.write().await }
-        }
+    /// Waits for the right to run a batch, without a connection. It is never `None`.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        let permits = if self.state.lock().narrow == 0 { 1 } else { ALL };
+        self.turns.acquire_many(permits).await.ok()
     }
 
     /// Records that a batch lost a deadlock against another one.
@@ -81,19 +73,23 @@ impl BatchThrottle {
 mod tests {
     use super::*;
 
+    async fn is_exclusive(throttle: &BatchThrottle) -> bool {
+        throttle.turn().await.is_some_and(|turn| turn.num_permits() == ALL as usize)
+    }
+
     #[tokio::test]
     async fn a_deadlock_halves_the_batches_and_lets_one_run_at_a_time_until_it_was_quiet_for_long() {
         let throttle = BatchThrottle::new(100);
-        assert!(matches!(throttle.turn().await, Turn::Shared { .. }));
+        assert!(!is_exclusive(&throttle).await);
         throttle.shrink();
         assert_eq!(throttle.size(), 50);
-        assert!(matches!(throttle.turn().await, Turn::Exclusive { .. }));
+        assert!(is_exclusive(&throttle).await);
         for _ in 0..PATIENCE {
-            assert!(matches!(throttle.turn().await, Turn::Exclusive { .. }));
+            assert!(is_exclusive(&throttle).await);
             throttle.grow();
         }
         assert_eq!(throttle.size(), 100);
-        assert!(matches!(throttle.turn().await, Turn::Shared { .. }));
+        assert!(!is_exclusive(&throttle).await);
     }
 
     #[tokio::test]
@@ -103,10 +99,10 @@ mod tests {
         throttle.narrow();
         assert_eq!(throttle.size(), 100);
         for _ in 0..BRIEF_PATIENCE {
-            assert!(matches!(throttle.turn().await, Turn::Exclusive { .. }));
+            assert!(is_exclusive(&throttle).await);
             throttle.grow();
         }
-        assert!(matches!(throttle.turn().await, Turn::Shared { .. }));
+        assert!(!is_exclusive(&throttle).await);
         throttle.shrink();
         throttle.narrow();
         assert_eq!(throttle.state.lock().narrow, PATIENCE, "a deadlock counts for more");

@@ -10,21 +10,21 @@ use crate::store::{CommitResult, Identity, StoreError, UNBEGUN};
 use crate::{BoxError, Outcome, Reason};
 
 /// What became of one message in one try, be it a delivery or an inbox row. All steps between decode and the settlement of a
-/// delivery (`process`), or the record of a row (`inbox/row.rs`), return it.
+/// delivery (`process`), or the record of a row (`inbox/record.rs`), return it.
 pub(crate) enum Ended {
     /// The database has answered: the message is processed, or taken over. A delivery is acked, and the outcome is reported.
     Done(Outcome),
     /// The run has failed, and was rolled back, unless the handler had run COMMIT. `attempt` (`process/mod.rs`) records it for a
-    /// delivery, and `record` (`inbox/row.rs`) for a row. Also of a message that can never be decoded.
+    /// delivery, and `record` (`inbox/record.rs`) for a row. Also of a message that can never be decoded.
     Failed(Failure),
-    /// Rolled back, and nobody is charged. With the error of a lost race, `conclude` (`run/blame.rs`) runs the message again at
+    /// Rolled back, and nobody is charged. With the error of a lost race, `conclude` (`run/end.rs`) runs the message again at
     /// once, or counts a failure. Without one, it has to run alone, because others run without it.
     Again(Option<BoxError>),
     /// It cannot run, or be recorded, now. No attempt is charged. A delivery is parked by the reason; a row is given back, or
     /// kept for its codec or its failure.
     Park(Wait),
     /// The connection was lost in user code, or COMMIT got no response: only its claim, or its row, shows whether it committed.
-    /// A delivery is then stored, and a row counts the loss (`broke`, `inbox/row.rs`).
+    /// A delivery is then stored, and a row counts the loss (`broke`, `inbox/record.rs`).
     Broke(StoreError),
     /// The row is another process's now, or an operator has changed it. If it has not run, its start is refunded; if it has, its
     /// result was not written.
@@ -33,11 +33,11 @@ pub(crate) enum Ended {
     Stopped,
 }
 
-/// Why a message waits. For a delivery `in_vain` (`park/in_vain.rs`) turns the first four into a time, and `park/until.rs` has
-/// all waits. For a row `record` (`inbox/row.rs`) has the times.
+/// Why a message waits. For a delivery `park/until.rs` has the waits, and `in_vain` there the times of the first four. For a row
+/// `record` (`inbox/record.rs`) has the times.
 pub(crate) enum Wait {
     /// It has met no problem of its own: the next try can start at once, or at the end of an outage, of a pause of the worker
-    /// or of the run of a suspect.
+    /// or of the run of an orphaned row.
     Free,
     /// Another transaction holds its claim, or that of a local message.
     Claim,
@@ -106,9 +106,9 @@ impl Ended {
     /// Returns what became of another message that ran in the same transaction, or whose copy this one is.
     pub(crate) fn of_another(&self) -> Self {
         match self {
-            Self::Done(Outcome::Processed) => Self::Done(Outcome::Duplicate),
-            Self::Done(outcome) => Self::Done(outcome.clone()),
-            Self::Failed(_) | Self::Again(_) => Self::Again(None),
+            // The row of a conflict counts its copies.
+            Self::Done(Outcome::Dead { .. }) | Self::Failed(_) | Self::Again(_) => Self::Again(None),
+            Self::Done(_) => Self::Done(Outcome::Duplicate),
             Self::Park(_) => Self::Park(Wait::Free),
             Self::Broke(_) => Self::Broke(StoreError::ConnectionLost("the connection was lost with a batch".into())),
             Self::Lost => Self::Lost,
@@ -137,7 +137,7 @@ impl From<NoJob> for Ended {
     /// Returns what becomes of a message that cannot be decoded.
     fn from(why: NoJob) -> Self {
         match why {
-            NoJob::Unfit(unfit) => Self::Failed(Failure::unfit(unfit)),
+            NoJob::Undeliverable(undeliverable) => Self::Failed(Failure::undeliverable(undeliverable)),
             NoJob::Unprepared => Self::Park(Wait::Codec),
         }
     }

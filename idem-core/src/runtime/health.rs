@@ -1,11 +1,15 @@
-//! The health of a worker, and of several together.
+//! The health of a worker, and of several together. The kill switch, which pauses consumption when too many messages of a queue
+//! become dead letters.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+
+use crate::{Outcome, Reason};
 
 /// The health of a worker, or of a relay, for a readiness probe. This is a handle: clones refer to the same worker.
 /// [`Workers::health`](crate::Workers::health) returns one of several workers and relays.
@@ -41,9 +45,7 @@ struct State {
     unrelayed: Mutex<Option<String>>,
     /// Why the source cannot be consumed although its broker answers.
     unsubscribed: Mutex<Option<String>>,
-    /// Milliseconds since `born`.
-    progress: AtomicU64,
-    born: Instant,
+    progress: Mutex<Instant>,
 }
 
 impl Health {
@@ -54,8 +56,7 @@ impl Health {
             paused: watch::Sender::new(None),
             unrelayed: Mutex::new(None),
             unsubscribed: Mutex::new(None),
-            progress: AtomicU64::new(0),
-            born: Instant::now(),
+            progress: Mutex::new(Instant::now()),
         };
         Self([Arc::new(state)].into())
     }
@@ -107,15 +108,15 @@ impl Health {
     }
 
     /// Returns whether the database accepts idem's work. `false` while it does not answer, rejects writes (disk full,
-    /// read-only, missing table), or refuses every message that is held, so that no further one can be taken. A single
-    /// lost connection changes nothing as long as the database answers. While it answers and rejects writes, work is tried
-    /// again after 0.1 to 30 seconds, and for the moment of each try this is `true`.
+    /// read-only, missing table), or refuses every message that is parked, so that no further one can be received. A
+    /// single lost connection changes nothing as long as the database answers. While it answers and rejects writes,
+    /// work is tried again after 0.1 to 30 seconds, and for the moment of each try this is `true`.
     pub fn database(&self) -> bool {
         self.all(|state| state.database.load(Relaxed))
     }
 
     /// Returns why the worker has paused consumption by itself, if it has: no handler could be called for too many of
-    /// the last deliveries, see [`unfit_limit`](crate::Worker::unfit_limit). The pause lasts until
+    /// the last deliveries, see [`undeliverable_limit`](crate::Worker::undeliverable_limit). The pause lasts until
     /// [`resume`](Self::resume) or until the worker is restarted. Of several workers: the reason of the first that has.
     pub fn paused(&self) -> Option<String> {
         self.0.iter().find_map(|state| state.paused.borrow().clone())
@@ -166,8 +167,7 @@ impl Health {
     /// was none. A long time is not a problem by itself: the queue may be empty. Of several workers: the longest of
     /// their times.
     pub fn last_progress(&self) -> Duration {
-        let progress = |state: &Arc<State>| Duration::from_millis(state.progress.load(Relaxed));
-        self.0.iter().map(|state| state.born.elapsed().saturating_sub(progress(state))).max().unwrap_or_default()
+        self.0.iter().map(|state| state.progress.lock().elapsed()).max().unwrap_or_default()
     }
 
     pub(crate) fn set_broker(&self, up: bool) {
@@ -184,11 +184,87 @@ impl Health {
 
     /// As [`progress`](Self::progress), at a time that is known already.
     pub(crate) fn progress_at(&self, now: Instant) {
-        self.0.iter().for_each(|state| {
-            let millis = u64::try_from(now.saturating_duration_since(state.born).as_millis()).unwrap_or(u64::MAX);
-            state.progress.store(millis, Relaxed);
-        });
+        self.0.iter().for_each(|state| *state.progress.lock() = now);
     }
+}
+
+/// Pauses consumption if too many of the last deliveries had no handler, no key or no readable payload, and none of the
+/// others was processed or stored. In that case the worker's configuration is wrong, not the messages.
+pub(crate) struct KillSwitch {
+    /// The number of undeliverable messages, and the size of the window. `None` disables the limit.
+    limit: Option<(usize, usize)>,
+    last: Mutex<VecDeque<Seen>>,
+    health: Health,
+}
+
+/// The kind of a delivery in the window.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Undeliverable,
+    Processed,
+    /// A duplicate or a failure, which says nothing about the configuration.
+    Other,
+}
+
+impl KillSwitch {
+    pub(crate) fn new(limit: Option<(usize, usize)>, health: Health) -> Self {
+        Self { limit, last: Mutex::default(), health }
+    }
+
+    /// Returns whether an undeliverable delivery must be held now instead of becoming a dead letter.
+    pub(crate) fn holds(&self, reason: Reason) -> bool {
+        counts(reason) && self.health.paused().is_some()
+    }
+
+    /// Records a delivery that became a dead letter because it was undeliverable.
+    pub(crate) fn undeliverable(&self, reason: Reason, error: &str) {
+        let Some((limit, of)) = self.limit else { return };
+        if !counts(reason) {
+            return self.see(Seen::Other);
+        }
+        self.see(Seen::Undeliverable);
+        let mut last = self.last.lock();
+        let unfits = last.iter().filter(|seen| **seen == Seen::Undeliverable).count();
+        if unfits < limit || last.contains(&Seen::Processed) {
+            return;
+        }
+        // After a resume the window starts empty.
+        last.clear();
+        drop(last);
+        let why = format!(
+            "{unfits} of the last {of} deliveries became dead letters because no handler could be called for them, and \
+             none was processed or stored. The last one: {reason}, {error}. Check that event types, the `.event_type(..)` \
+             header, keys and codec match the producers' messages; the dead letters are in the inbox. Consumption resumes \
+             after `Health::resume` or a restart; `.undeliverable_limit(..)` sets the limit"
+        );
+        tracing::error!(why, "consumption pauses");
+        self.health.pause(why);
+    }
+
+    /// Records a delivery with another outcome.
+    pub(crate) fn fit(&self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Processed => self.see(Seen::Processed),
+            stored if stored.is_stored() => self.see(Seen::Processed),
+            // Already counted by `undeliverable`.
+            Outcome::Dead { reason } if counts(*reason) || *reason == Reason::TooLarge => {}
+            _ => self.see(Seen::Other),
+        }
+    }
+
+    fn see(&self, seen: Seen) {
+        let Some((_, of)) = self.limit else { return };
+        let mut last = self.last.lock();
+        last.push_back(seen);
+        if last.len() > of {
+            last.pop_front();
+        }
+    }
+}
+
+/// Returns whether this reason indicates a wrong configuration.
+fn counts(reason: Reason) -> bool {
+    matches!(reason, Reason::NoKey | Reason::UnknownType | Reason::Undecodable)
 }
 
 #[cfg(test)]
@@ -213,5 +289,59 @@ mod tests {
         both.resume();
         assert_eq!((both.is_ready(), two.paused()), (true, None));
         assert!(!Health::of_all([]).is_ready(), "no worker processes messages");
+    }
+
+    fn kill_switch(limit: usize, of: usize) -> (KillSwitch, Health) {
+        let health = Health::new();
+        (KillSwitch::new(Some((limit, of)), health.clone()), health)
+    }
+
+    fn undeliverable(kill_switch: &KillSwitch) {
+        kill_switch.undeliverable(Reason::NoKey, "no header");
+    }
+
+    #[test]
+    fn a_share_of_undeliverable_deliveries_pauses_and_says_why() {
+        let (kill_switch, health) = kill_switch(3, 5);
+        for outcome in [Outcome::Duplicate, Outcome::Dead { reason: Reason::Exhausted }] {
+            undeliverable(&kill_switch);
+            assert_eq!(health.paused(), None);
+            kill_switch.fit(&outcome);
+        }
+        undeliverable(&kill_switch);
+        let why = health.paused().unwrap();
+        assert!(why.contains("3 of the last 5") && why.contains("no key") && why.contains("no header"), "{why}");
+        assert!(kill_switch.holds(Reason::NoKey) && !kill_switch.holds(Reason::TooLarge));
+        health.resume();
+        assert!(!kill_switch.holds(Reason::NoKey));
+        undeliverable(&kill_switch);
+        assert_eq!(health.paused(), None, "it counts from the start");
+    }
+
+    #[test]
+    fn one_that_was_processed_among_them_keeps_it_going() {
+        let (kill_switch, health) = kill_switch(3, 5);
+        for n in 0..50 {
+            undeliverable(&kill_switch);
+            if n % 4 == 0 {
+                kill_switch.fit(&Outcome::Processed);
+            }
+        }
+        assert_eq!(health.paused(), None);
+        (0..5).for_each(|_| undeliverable(&kill_switch));
+        assert!(health.paused().is_some(), "the good one is long ago");
+    }
+
+    #[test]
+    fn processed_ones_that_fill_the_window_pass_out_of_it() {
+        let (kill_switch, health) = kill_switch(3, 5);
+        (0..50).for_each(|_| kill_switch.fit(&Outcome::Processed));
+        (0..4).for_each(|_| undeliverable(&kill_switch));
+        assert_eq!(health.paused(), None, "one of the last five was processed");
+        kill_switch.fit(&Outcome::Processed);
+        (0..4).for_each(|_| undeliverable(&kill_switch));
+        assert_eq!(health.paused(), None, "another one was");
+        undeliverable(&kill_switch);
+        assert!(health.paused().is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Queues by key, in which waiters get each key one after another.
+//! Queues by key, in which waiters get each key one after another, and the places of a delivery in them.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use tokio::sync::Semaphore;
 
 /// A first-in, first-out queue for each key. It is in memory: a waiter has no connection, row or transaction.
@@ -46,14 +47,8 @@ impl KeyQueue {
         KeyTicket { queue: self.0.clone(), key, turn }
     }
 
-    /// Returns a place in the queue of this key if the queue has none.
-    pub(crate) fn first_place(&self, key: impl Hash) -> Option<KeyTicket> {
-        let place = self.place(key);
-        place.is_first().then_some(place)
-    }
-
     /// Returns whether this is a place in the queue of this key.
-    pub(crate) fn is_of(&self, place: &KeyTicket, key: impl Hash) -> bool {
+    fn is_of(&self, place: &KeyTicket, key: impl Hash) -> bool {
         place.key == self.0.hash.hash_one(key)
     }
 }
@@ -94,6 +89,43 @@ impl Drop for KeyTicket {
         match waiting.pop_front() {
             Some(next) => next.close(),
             None => drop(queue.remove()),
+        }
+    }
+}
+
+/// Places in the queues of keys. A delivery keeps them until the database has answered: if it queued again after each
+/// wait, two copies could wait for each other in turn, without end.
+#[derive(Default)]
+pub(crate) struct KeyTickets(SmallVec<[KeyTicket; 1]>);
+
+impl KeyTickets {
+    /// Takes a place in the queue of each of these keys, in their order, up to the first place that has to wait. Places
+    /// that are held already are kept; those of other keys are given up. Returns whether each place has its turn.
+    pub(crate) fn take<K: Hash + Copy>(&mut self, queue: &KeyQueue, keys: impl IntoIterator<Item = K>) -> bool {
+        let mut held = std::mem::take(&mut self.0);
+        for key in keys {
+            let place = match held.iter().position(|place| queue.is_of(place, key)) {
+                Some(at) => held.swap_remove(at),
+                None => queue.place(key),
+            };
+            let has_turn = place.is_first();
+            self.0.push(place);
+            if !has_turn {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives up all places.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Waits for the turn of the last place; the others have theirs. Cancel safe.
+    pub(crate) async fn turn(&self) {
+        if let Some(last) = self.0.last() {
+            last.turn().await;
         }
     }
 }

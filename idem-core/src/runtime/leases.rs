@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -11,49 +12,39 @@ use crate::store::Row;
 
 use super::pipeline::Pipeline;
 
-/// The rows whose leases are extended every third of the lease, and how often each is held: those of a batch, which
-/// wait for each other, a suspect that waits until its process is idle, a row whose codec prepares, and one that waits
-/// for a connection. A row that runs singly needs no lease, because it is locked.
+/// The rows whose leases are extended every third of the lease: those of a batch, which wait for each other, a row whose codec
+/// prepares, and one that waits for a connection. A row that runs singly needs no lease, because it is locked.
 #[derive(Debug, Default)]
-pub(crate) struct Leases(Mutex<HashMap<(i64, Uuid), usize>>);
+pub(crate) struct Leases(Mutex<Vec<Weak<Held>>>);
 
-/// Rows whose leases are extended while this exists.
-#[must_use]
-pub(crate) struct Held<'a> {
-    leases: &'a Leases,
-    rows: Vec<(i64, Uuid)>,
+/// Rows that were taken together, and whose leases are extended while this exists.
+#[derive(Debug)]
+pub(crate) struct Held {
+    token: Uuid,
+    ids: Vec<i64>,
 }
 
 impl Leases {
-    /// Extends the leases of these rows from now on.
-    pub(crate) fn hold<'r>(&self, rows: impl IntoIterator<Item = &'r Row>) -> Held<'_> {
-        let rows: Vec<(i64, Uuid)> = rows.into_iter().filter_map(|row| Some((row.id, row.locked_by?))).collect();
-        let mut held = self.0.lock();
-        rows.iter().for_each(|row| *held.entry(*row).or_default() += 1);
-        drop(held);
-        Held { leases: self, rows }
+    /// Extends the leases of these rows, which were taken together, until the returned value is dropped.
+    #[must_use]
+    pub(crate) fn hold<'r>(&self, rows: impl IntoIterator<Item = &'r Row>) -> Option<Arc<Held>> {
+        let mut rows = rows.into_iter().peekable();
+        let token = rows.peek()?.locked_by?;
+        let held = Arc::new(Held { token, ids: rows.map(|row| row.id).collect() });
+        let mut all = self.0.lock();
+        all.retain(|held| held.strong_count() > 0);
+        all.push(Arc::downgrade(&held));
+        Some(held)
     }
 
     /// Returns the held rows by the token with which they were taken.
     fn by_token(&self) -> HashMap<Uuid, Vec<i64>> {
         let mut by_token = HashMap::<_, Vec<i64>>::new();
-        self.0.lock().keys().for_each(|(id, token)| by_token.entry(*token).or_default().push(*id));
+        let held = self.0.lock();
+        held.iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|held| by_token.entry(held.token).or_default().extend(&held.ids));
         by_token
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        let mut rows = self.leases.0.lock();
-        for row in &self.rows {
-            // A row that leaves its batch for its codec's preparation is held twice for a while.
-            if let Some(times) = rows.get_mut(row) {
-                *times -= 1;
-                if *times == 0 {
-                    rows.remove(row);
-                }
-            }
-        }
     }
 }
 

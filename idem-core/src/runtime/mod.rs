@@ -3,69 +3,45 @@
 //! | file | contents |
 //! |---|---|
 //! | `pipeline`, `settings` | the shared state, and the settings |
-//! | `decode`, `prepare` | the checks before any query, and the preparation of a codec |
-//! | `preparations` | whose turn it is to prepare |
+//! | `decode` | the checks before any query; the preparation of a codec, and whose turn it is |
 //! | `ended` | the result of one try of a message, and why it waits for the next one |
-//! | `hold` | what a failed statement means |
-//! | `key_queue`, `key_tickets`, `rows` | waiters for a key, the keys of a delivery, waiters for an inbox row |
-//! | `leased`, `extend` | when a delivery's lease has to be extended, and the extension |
-//! | `leases` | the same for inbox rows |
-//! | `suspect_lock` | isolates suspects from other work; how long they may wait for that |
+//! | `key_queue` | waiters for a key, and the keys of a delivery |
+//! | `leases` | the leases of inbox rows, and their extension |
+//! | `isolation_lock` | isolates orphaned rows from other work; how long they may wait for that |
 //! | `batch_throttle` | the size of batches, and how many run at once |
-//! | `running` | the work that runs, and when suspects do not wait for it |
+//! | `running` | the work that runs, and when orphaned rows do not wait for it |
 //! | `outage` | the availability of the database |
-//! | `persist`, `waits`, `rate` | repeated and refused writes, delays, what is done seldom |
-//! | `outbox_gate` | the outbox to which handlers stage messages |
-//! | `brake`, `health` | pauses consumption; the health |
+//! | `persist` | failed statements, repeated and refused writes; delays, and what is done seldom |
+//! | `outbox` | watches the outbox to which handlers stage messages |
+//! | `health` | the health; what pauses consumption |
 //! | `defect` | panics of tasks |
 //! | `settle` | acks the delivery, and reports its outcome |
 
 mod batch_throttle;
-mod brake;
 mod decode;
 mod defect;
 mod ended;
-mod extend;
 mod health;
-mod hold;
+mod isolation_lock;
 mod key_queue;
-mod key_tickets;
-mod leased;
 mod leases;
 mod outage;
-mod outbox_gate;
+mod outbox;
 mod persist;
 mod pipeline;
-mod preparations;
-mod prepare;
-mod rate;
-mod rows;
 mod running;
 mod settings;
 mod settle;
-mod suspect_lock;
-mod waits;
 
 pub use health::Health;
-pub use suspect_lock::SuspectLock;
+pub use isolation_lock::IsolationLock;
 
-pub(crate) use batch_throttle::BatchThrottle;
-pub(crate) use brake::Brake;
-pub(crate) use defect::Defect;
+pub(crate) use decode::Preparing;
 pub(crate) use ended::{Ended, InRow, Wait};
-pub(crate) use extend::{at, extended, kept};
-pub(crate) use key_queue::{KeyQueue, KeyTicket};
-pub(crate) use key_tickets::KeyTickets;
-pub(crate) use leased::LeasedAcker;
-pub(crate) use leases::Leases;
-pub(crate) use outage::{Outage, within};
-pub(crate) use outbox_gate::OutboxGate;
-pub(crate) use persist::{Refused, refused, warn_of_refusal};
+pub(crate) use isolation_lock::{Direct, Isolated};
+pub(crate) use key_queue::{KeyTicket, KeyTickets};
+pub(crate) use outage::within;
+pub(crate) use persist::{Refused, busy_wait, growing_waits, hold_wait, jittered, refused_wait, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;
-pub(crate) use preparations::{Preparations, Preparing};
-pub(crate) use rate::Rate;
-pub(crate) use rows::Rows;
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
-pub(crate) use suspect_lock::{Direct, Isolated};
-pub(crate) use waits::{busy_wait, growing_waits, hold_wait, jittered, refused_wait};

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::store::StoreError;
 use crate::{BoxError, Store};
 
 use super::health::Health;
-use super::rate::Rate;
-use super::waits::{Damped, short};
+use super::persist::{Damped, Rate, short};
 
 /// The availability of the database. While it is unavailable, no delivery is taken from the broker and those already
 /// received are parked.
@@ -19,6 +18,8 @@ pub(crate) struct Outage {
     /// How many deliveries may be unsettled, unless the source takes less at present.
     most: usize,
     health: Health,
+    /// Asks for a ping: a connection was lost, or claims are held up for long. Work continues meanwhile.
+    doubt: Notify,
     /// When a lost connection was last logged.
     told: Rate,
     /// When it was last pinged because claims were held up.
@@ -37,14 +38,10 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Database {
     Up,
-    /// A connection was `lost`, or claims are held up for long. Work continues while the database is pinged.
-    Asked {
-        lost: bool,
-    },
-    /// The database did not answer a ping; or it answered, and refused its work.
-    Down {
-        refused: bool,
-    },
+    /// It did not answer a ping.
+    Away,
+    /// It has answered, and refused its work.
+    Refuses,
 }
 
 /// How long the database may take to answer a ping after a connection was lost.
@@ -63,6 +60,7 @@ impl Outage {
             state: watch::Sender::new(State { database: Database::Up, refused: 0, room: unsettled }),
             most: unsettled,
             health,
+            doubt: Notify::new(),
             told: Rate::default(),
             asked: Rate::default(),
         }
@@ -74,34 +72,28 @@ impl Outage {
         match fault {
             StoreError::LockTimeout | StoreError::Serialization(_) | StoreError::Message(_) => {}
             StoreError::ConnectionLost(error) => {
-                let before = self.turn(|state| match state {
-                    Database::Up | Database::Asked { .. } => Database::Asked { lost: true },
-                    other => other,
-                });
                 // At a limited rate: each of many connections may be lost, again and again.
-                if before == Database::Up && self.told.allows(TELL) {
+                if self.is_up() && self.told.allows(TELL) {
                     let error = crate::error::text(error.as_ref());
                     tracing::warn!(error, "a connection to the database was lost; the operation is retried");
                 }
+                self.doubt.notify_one();
             }
             StoreError::Unavailable(error) => {
-                let before = self.turn(|_| Database::Down { refused: true });
+                let before = self.change(|state| state.database = Database::Refuses);
                 let error = crate::error::text(error.as_ref());
-                match before {
-                    Database::Up | Database::Asked { .. } => {
-                        tracing::warn!(error, "the database cannot be used; consumption pauses");
-                    }
-                    _ => tracing::debug!(error, "the database still cannot be used"),
+                match before.is_up() {
+                    true => tracing::warn!(error, "the database cannot be used; consumption pauses"),
+                    false => tracing::debug!(error, "the database still cannot be used"),
                 }
             }
         }
     }
 
-    /// Pings the database, although no connection was lost, at a limited rate. Only a refusal of the ping is then an
-    /// outage: it may be slow because all connections are busy.
+    /// Pings the database, although no connection was lost, at a limited rate.
     pub(crate) fn ask(&self) {
         if self.asked.allows(ASK) {
-            self.turn(|state| if state == Database::Up { Database::Asked { lost: false } } else { state });
+            self.doubt.notify_one();
         }
     }
 
@@ -129,42 +121,34 @@ impl Outage {
     /// If it had answered and refused its work, an answer to a ping proves nothing: it may have room for a small row but not for
     /// a message. So work goes on after a delay, and waits longer if it is refused again soon.
     pub(crate) async fn watch<S: Store>(&self, store: &S) {
-        let (mut state, mut damped) = (self.state.subscribe(), Damped::default());
+        let mut damped = Damped::default();
         loop {
-            let _ = state.wait_for(|state| state.database != Database::Up).await;
-            if self.is_up() && !self.asked_in_vain(store).await {
-                continue;
+            tokio::select! {
+                () = self.began() => {}
+                () = self.doubt.notified() => match within(ANSWER, store.ping()).await {
+                    Ok(()) => continue,
+                    Err(error) => self.goes_away(&error),
+                },
             }
-            damped.begins();
             answers(store).await;
-            if state.borrow_and_update().database == (Database::Down { refused: true }) {
+            if self.state.borrow().database == Database::Refuses {
                 tokio::time::sleep(damped.wait()).await;
             }
-            self.turn(|_| Database::Up);
-            damped.ends();
+            self.change(|state| state.database = Database::Up);
             tracing::info!("the database can be used again; consumption goes on");
         }
     }
 
-    /// Pings the database. Returns whether that has shown an outage.
-    async fn asked_in_vain<S: Store>(&self, store: &S) -> bool {
-        let answer = asked(store).await;
-        let before = self.turn(|state| match (state, &answer) {
-            (Database::Asked { .. }, Ok(())) | (Database::Asked { lost: false }, Err((_, false))) => Database::Up,
-            (Database::Asked { .. }, Err(_)) => Database::Down { refused: false },
-            (other, _) => other,
+    /// Begins an outage, unless there is one.
+    fn goes_away(&self, error: &str) {
+        let before = self.change(|state| {
+            if state.is_up() {
+                state.database = Database::Away;
+            }
         });
-        if let (Database::Asked { .. }, Err((error, _))) = (before, answer)
-            && !self.is_up()
-        {
+        if before.is_up() {
             tracing::warn!(error, "the database cannot be used; consumption pauses");
         }
-        !self.is_up()
-    }
-
-    /// Changes the availability. Returns the previous one.
-    fn turn(&self, next: impl FnOnce(Database) -> Database) -> Database {
-        self.change(|state| state.database = next(state.database)).database
     }
 
     /// Sets how many deliveries may be unsettled at present; `None` restores the normal limit. When the database refuses that
@@ -205,19 +189,11 @@ impl Outage {
 
 impl State {
     fn is_up(&self) -> bool {
-        matches!(self.database, Database::Up | Database::Asked { .. })
+        self.database == Database::Up
     }
 
     fn is_full(&self) -> bool {
         self.refused >= self.room
-    }
-}
-
-/// Pings the database with a timeout. The error is the text of its failure, and whether the database has answered.
-async fn asked<S: Store>(store: &S) -> Result<(), (String, bool)> {
-    match timeout(ANSWER, store.ping()).await {
-        Ok(answer) => answer.map_err(|fault| (crate::error::text(&fault), fault.is_answered())),
-        Err(_) => Err((format!("it did not answer within {ANSWER:?}"), false)),
     }
 }
 

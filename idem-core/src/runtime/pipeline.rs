@@ -1,29 +1,27 @@
 //! The state that all lanes of a worker share.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
-use tokio::sync::{Mutex, Notify, Semaphore, watch};
+use tokio::sync::{Mutex, Notify, Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::inbox::ParkedRows;
 use crate::routes::Routes;
+use crate::store::{HandlerId, OutboxId};
 use crate::telemetry::ConsumerMetrics;
-use crate::{Lag, Store};
+use crate::{Key, Lag, Source, Store};
 
 use super::batch_throttle::BatchThrottle;
-use super::brake::Brake;
+use super::decode::Preparations;
 use super::defect::Defect;
-use super::health::Health;
+use super::health::{Health, KillSwitch};
+use super::isolation_lock::IsolationLock;
 use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
-use super::outbox_gate::OutboxGate;
-use super::preparations::Preparations;
-use super::rate::Rate;
-use super::rows::Rows;
+use super::outbox::OutboxGate;
+use super::persist::Rate;
 use super::settings::Settings;
-use super::suspect_lock::SuspectLock;
 
 /// The state that all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
@@ -37,7 +35,7 @@ pub(crate) struct Pipeline<S: Store> {
     /// The keys in progress. Deliveries of one key run one at a time.
     pub(crate) key_locks: KeyQueue,
     pub(crate) throttle: BatchThrottle,
-    pub(crate) suspect_lock: SuspectLock,
+    pub(crate) isolation_lock: IsolationLock,
     /// The rows of the inbox that wait here for their run.
     pub(crate) leases: Leases,
     /// The rows of the inbox that wait here for something else.
@@ -46,15 +44,13 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) left_to_callers: Rate,
     /// The log lines about calls that could not begin in time.
     pub(crate) late_calls: Rate,
-    /// The log lines about messages that were redelivered many times.
-    pub(crate) redeliveries: Rate,
     /// Which messages prepare their codecs.
     pub(crate) preparations: Arc<Preparations>,
     /// Serializes the inbox's own statements, which use one connection.
     pub(crate) own_statements: Mutex<()>,
     pub(crate) outage: Arc<Outage>,
     pub(crate) health: Health,
-    pub(crate) brake: Brake,
+    pub(crate) kill_switch: KillSwitch,
     pub(crate) defect: Defect,
     pub(crate) metrics: ConsumerMetrics,
     /// Reads the number of messages that wait at the broker. `None` while there is no subscription that reports it.
@@ -65,19 +61,66 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) scheduled: Notify,
     /// The same for rows whose handlers make an external call.
     pub(crate) calls_due: Notify,
-    /// The rows that ordered deliveries wait for.
-    pub(crate) rows: Rows,
+    /// Tells ordered deliveries, which wait for their rows, of each row that has run in this process, whatever its result.
+    pub(crate) ran: broadcast::Sender<(HandlerId, Key)>,
+    /// Held while one of them queries the database, so that any number of them needs only one connection.
+    pub(crate) look: Mutex<()>,
     /// The ordering keys, each with its deliveries that are not settled yet.
     pub(crate) order: KeyQueue,
-    /// The number of deliveries acked at the broker. If it grows, the source works.
-    pub(crate) settled: AtomicU64,
     /// The worker drains: deliveries that are not running are released.
     pub(crate) draining: CancellationToken,
     /// The shutdown timeout has elapsed: running work is cancelled.
     pub(crate) stop: CancellationToken,
 }
 
+/// How many rows that have run may be untold to a delivery that waits for one. If there are more, it looks for its own. Deliveries
+/// look one after another, so many rows run before the last one of hundreds is told of any.
+const RAN: usize = 1024;
+
 impl<S: Store> Pipeline<S> {
+    pub(crate) fn new(
+        consumer: String,
+        store: S,
+        source: &impl Source,
+        routes: Routes<S>,
+        outbox: Option<OutboxId>,
+        settings: Settings,
+        health: Health,
+    ) -> Self {
+        let unsettled = settings.unsettled().saturating_mul(source.queues().max(1));
+        Self {
+            system: source.system(),
+            routes,
+            outbox: outbox.map(OutboxGate::new),
+            key_locks: KeyQueue::default(),
+            throttle: BatchThrottle::new(settings.batch),
+            isolation_lock: settings.isolation_lock.clone(),
+            leases: Leases::default(),
+            parked_rows: ParkedRows::default(),
+            left_to_callers: Rate::default(),
+            late_calls: Rate::default(),
+            preparations: Arc::default(),
+            own_statements: Mutex::default(),
+            outage: Arc::new(Outage::new(health.clone(), unsettled)),
+            kill_switch: KillSwitch::new(settings.undeliverable_limit, health.clone()),
+            health,
+            defect: Defect::default(),
+            metrics: ConsumerMetrics::new(&consumer),
+            lag: watch::Sender::new(source.lag()),
+            single_stores: Semaphore::new(settings.stored_at_once()),
+            scheduled: Notify::new(),
+            calls_due: Notify::new(),
+            ran: broadcast::Sender::new(RAN),
+            look: Mutex::default(),
+            order: KeyQueue::default(),
+            draining: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            settings,
+            consumer,
+            store,
+        }
+    }
+
     /// Lets the inbox look for rows at once.
     pub(crate) fn wake_inbox(&self) {
         self.scheduled.notify_one();

@@ -2,18 +2,18 @@
 
 use parking_lot::Mutex;
 
+use super::isolation_lock::{Direct, InboxPermit, Isolated};
 use super::outage::Outage;
-use super::suspect_lock::{Direct, InboxPermit, Isolated};
 
-/// A piece of work: a delivery, a batch, rows, an external call or a suspect. It holds its lock until its outcome is written,
-/// so that no suspect can end the process before that.
+/// A piece of work: a delivery, a batch, rows, an external call or an orphaned row. It holds its lock until its outcome is written,
+/// so that no orphaned row can end the process before that.
 ///
-/// While the database is away no outcome can be written, and a suspect of another database would wait for as long as the
+/// While the database is away no outcome can be written, and an orphaned row of another database would wait for as long as the
 /// outage. So work then holds its lock only while its user code runs. Without a lock it goes on to write its outcome, and
 /// runs no more user code.
 ///
 /// User code never runs without a lock: one outage, and copies of a message that ends its process, could otherwise make a row
-/// dead that runs beside them. A suspect that ends the process before an outcome is written still costs that row a start.
+/// dead that runs beside them. An orphaned row that ends the process before an outcome is written still costs that row a start.
 #[derive(Debug)]
 pub(crate) struct Running(Mutex<State>);
 
@@ -30,12 +30,12 @@ struct State {
 pub(crate) enum Permit {
     #[expect(dead_code, reason = "it only has to be dropped")]
     Direct(Direct),
-    #[expect(dead_code, reason = "it only has to be dropped")]
     Inbox(InboxPermit),
-    Suspect(Isolated),
+    #[expect(dead_code, reason = "it only has to be dropped")]
+    Orphan(Isolated),
 }
 
-/// User code of a piece of work, which runs until this is dropped. No suspect runs beside it.
+/// User code of a piece of work, which runs until this is dropped. No orphaned row runs beside it.
 #[must_use]
 pub(crate) struct UserCode<'a>(&'a Running);
 
@@ -69,12 +69,9 @@ impl Running {
         Some(UserCode(self))
     }
 
-    /// Ends the run of a suspect. Returns its isolation, if it still has it.
-    pub(crate) fn into_isolated(self) -> Option<Isolated> {
-        match self.0.into_inner().lock? {
-            Permit::Suspect(isolated) => Some(isolated),
-            Permit::Direct(_) | Permit::Inbox(_) => None,
-        }
+    /// Ends the work. Returns its lock, if it still has it.
+    pub(crate) fn into_lock(self) -> Option<Permit> {
+        self.0.into_inner().lock
     }
 
     /// Ends the lock before the work ends.
@@ -113,7 +110,7 @@ mod tests {
     use crate::store::{RowKind, StoreError};
 
     use super::super::health::Health;
-    use super::super::suspect_lock::SuspectLock;
+    use super::super::isolation_lock::IsolationLock;
     use super::*;
 
     async fn waits(future: impl Future) -> bool {
@@ -128,7 +125,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_holds_its_lock_until_it_ends() {
-        let (lock, outage) = (SuspectLock::new(), Outage::new(Health::new(), 1));
+        let (lock, outage) = (IsolationLock::new(), Outage::new(Health::new(), 1));
         let running = Running::new(Permit::Direct(lock.direct().await));
         assert!(waits(running.during(&outage, pin!(lock.isolate(RowKind::Alone)))).await);
         assert!(running.user_code().is_some());
@@ -138,7 +135,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_loses_its_lock_while_its_database_is_away_and_runs_no_more_user_code() {
-        let (lock, outage) = (SuspectLock::new(), away());
+        let (lock, outage) = (IsolationLock::new(), away());
         let running = Running::new(Permit::Inbox(lock.inbox().await));
         assert!(!waits(running.during(&outage, pin!(lock.isolate(RowKind::Alone)))).await);
         assert!(running.user_code().is_none());
@@ -146,7 +143,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_keeps_its_lock_in_an_outage_while_its_user_code_runs() {
-        let (lock, outage) = (SuspectLock::new(), away());
+        let (lock, outage) = (IsolationLock::new(), away());
         let running = Running::new(Permit::Inbox(lock.inbox().await));
         let (one, other) = (running.user_code(), running.user_code());
         let isolate = pin!(lock.isolate(RowKind::Alone));
@@ -159,10 +156,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_suspect_that_has_run_leaves_its_isolation() {
-        let lock = SuspectLock::new();
-        let running = Running::new(Permit::Suspect(lock.isolate(RowKind::Alone).await));
-        let isolated = running.into_isolated();
+    async fn an_orphan_that_has_run_leaves_its_isolation() {
+        let lock = IsolationLock::new();
+        let running = Running::new(Permit::Orphan(lock.isolate(RowKind::Alone).await));
+        let isolated = running.into_lock();
         assert!(isolated.is_some() && waits(lock.direct()).await);
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::routes::RouteBy;
 use crate::{DeliveryOrder, Error, Observed, RetryPolicy};
 
+use super::isolation_lock::IsolationLock;
+
 /// Called with each delivery and its outcome.
 pub(crate) type Observer = Arc<dyn Fn(Observed<'_>) + Send + Sync>;
 
@@ -34,13 +36,14 @@ pub(crate) struct Settings {
     pub(crate) fan_out: bool,
     pub(crate) cloud_events: bool,
     pub(crate) allow_unregistered_rows: bool,
-    /// Consumption pauses if this many of so many last deliveries are unfit.
-    pub(crate) unfit_limit: Option<(usize, usize)>,
+    /// Consumption pauses if this many of so many last deliveries are undeliverable.
+    pub(crate) undeliverable_limit: Option<(usize, usize)>,
     /// How many messages of the outbox may wait to be published.
     pub(crate) backlog: Option<u64>,
     /// How long no relay may be alive until the worker is unready.
     pub(crate) relay_patience: Duration,
     pub(crate) observe: Option<Observer>,
+    pub(crate) isolation_lock: IsolationLock,
 }
 
 impl Default for Settings {
@@ -65,10 +68,11 @@ impl Default for Settings {
             fan_out: false,
             cloud_events: false,
             allow_unregistered_rows: false,
-            unfit_limit: Some((50, 100)),
+            undeliverable_limit: Some((50, 100)),
             backlog: None,
             relay_patience: Duration::from_secs(60),
             observe: None,
+            isolation_lock: IsolationLock::process(),
         }
     }
 }
@@ -83,14 +87,6 @@ fn at_hand(running: usize) -> usize {
     running.div_ceil(4)
 }
 
-/// How many connections store deliveries at once. One batch is written while another waits for its commit; more
-/// connections would only make the batches smaller.
-pub(crate) struct StoredAtOnce {
-    pub(crate) batches: usize,
-    /// Connections for single deliveries, which are unfit or held up.
-    pub(crate) single: usize,
-}
-
 /// Besides direct and inbox runs: the inbox's own statements, the housekeeping, and the sign of life.
 const BOOKKEEPING: usize = 3;
 
@@ -99,12 +95,10 @@ impl Settings {
         self.order == DeliveryOrder::None
     }
 
-    /// Returns how many connections a worker can use at once.
+    /// Returns how many connections a worker can use at once. With an order no batches are stored, and those of them are for the
+    /// deliveries that wait for their rows, which query the database one after another.
     pub(crate) fn connections(&self) -> usize {
-        let StoredAtOnce { batches, single } = self.stored_at_once();
-        // Deliveries that wait for their rows query the database one after another.
-        let waiting = usize::from(self.order != DeliveryOrder::None);
-        self.direct() + batches + single + waiting + self.inbox_concurrency() + BOOKKEEPING
+        self.direct() + 2 * self.stored_at_once() + self.inbox_concurrency() + BOOKKEEPING
     }
 
     /// Returns how many deliveries run at once: none if all of them are stored.
@@ -112,14 +106,11 @@ impl Settings {
         if self.inbox { 0 } else { self.concurrency }
     }
 
-    /// Returns how many deliveries are stored at once, in batches and singly. In inbox mode all deliveries are stored,
-    /// otherwise only redelivered ones.
-    pub(crate) fn stored_at_once(&self) -> StoredAtOnce {
-        match (self.inbox, self.order) {
-            (true, _) => StoredAtOnce { batches: 2, single: 2 },
-            (false, DeliveryOrder::None) => StoredAtOnce { batches: 1, single: 1 },
-            (false, _) => StoredAtOnce { batches: 0, single: 1 },
-        }
+    /// Returns how many batches of deliveries are stored at once, and how many single deliveries besides, which are undeliverable
+    /// or held up. In inbox mode all deliveries are stored, otherwise only redelivered ones. One batch is written while another
+    /// waits for its commit; more connections would only make the batches smaller.
+    pub(crate) fn stored_at_once(&self) -> usize {
+        if self.inbox { 2 } else { 1 }
     }
 
     /// Returns how many rows of the inbox run at once. In inbox mode the default is that of `concurrency`.
@@ -176,23 +167,13 @@ impl Settings {
                  once, and at most 65535",
             );
         }
-        if self.batch > 1 && self.order != DeliveryOrder::None {
-            return refuse(
-                "`.batch(..)` and `.order(..)` cannot be combined: after a failure in a batch, later messages would \
-                 run first; remove one of them",
-            );
-        }
-        if self.inbox && self.order != DeliveryOrder::None {
-            return refuse(
-                "`.inbox()` and `.order(..)` cannot be combined: the inbox runs messages concurrently as they become \
-                 due; remove one of them",
-            );
-        }
-        if self.fan_out && self.order != DeliveryOrder::None {
-            return refuse(
-                "`.fan_out()` and `.order(..)` cannot be combined: each handler runs a message independently, so a \
-                 later message could run first; remove one of them",
-            );
+        let unordered = [
+            (self.batch > 1, ".batch(..)", "after a failure in a batch, later messages would run first"),
+            (self.inbox, ".inbox()", "the inbox runs messages concurrently as they become due"),
+            (self.fan_out, ".fan_out()", "each handler runs a message by itself, so a later one could run first"),
+        ];
+        if let Some((_, option, why)) = unordered.iter().find(|(is_set, ..)| *is_set && !self.is_unordered()) {
+            return refuse(&format!("`{option}` and `.order(..)` cannot be combined: {why}; remove one of them"));
         }
         if self.inbox_concurrency() == 0 {
             return refuse("`.inbox_concurrency(..)` must be at least 1: retries run from the inbox");
@@ -205,10 +186,12 @@ impl Settings {
                 "`.handler_timeout(..)`, `.prepare_timeout(..)`, `.lease_duration(..)` and `.poll_interval(..)` must be longer than zero",
             );
         }
-        if let Some((limit, of)) = self.unfit_limit
+        if let Some((limit, of)) = self.undeliverable_limit
             && !(1..=of).contains(&limit)
         {
-            return refuse("`.unfit_limit(limit, of)` needs a limit from 1 to `of`; `.no_unfit_limit()` turns it off");
+            return refuse(
+                "`.undeliverable_limit(limit, of)` needs a limit from 1 to `of`; `.no_undeliverable_limit()` turns it off",
+            );
         }
         Ok(())
     }

@@ -1,10 +1,9 @@
 //! Reports the outcome of a delivery: to the broker, the metrics, the log and the observer.
 //!
-//! It is also reported to the brake: it shows that deliveries can be handled.
+//! It is also reported to the kill switch: it shows that deliveries can be handled.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -34,7 +33,7 @@ impl<S: Store> Pipeline<S> {
     /// Acks the delivery. The database has answered, so nothing depends on whether the ack arrives.
     pub(crate) async fn settle<A: Acker>(&self, acker: A) {
         match in_time(acker.ack()).await {
-            Ok(Settled::Sent | Settled::Confirmed) => drop(self.settled.fetch_add(1, Relaxed)),
+            Ok(Settled::Sent | Settled::Confirmed) => {}
             Ok(Settled::Stale) => self.metrics.stale.increment(1),
             Err(error) => {
                 self.metrics.stale.increment(1);
@@ -46,10 +45,10 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Releases a delivery. With an order, this is left to closing the source, which gives all deliveries back at once:
-    /// the next delivery of the order may go to another consumer as soon as this one is released.
+    /// Releases a delivery, unless it is lost. With an order, this is left to closing the source, which gives all deliveries
+    /// back at once: the next delivery of the order may go to another consumer as soon as this one is released.
     pub(crate) async fn release<A: Acker>(&self, acker: A) {
-        if self.settings.order != DeliveryOrder::None {
+        if self.settings.order != DeliveryOrder::None || !acker.is_live() {
             return;
         }
         if let Err(error) = in_time(acker.release()).await {

@@ -8,7 +8,7 @@ use super::Identity;
 /// Returns the first key of the call for a message from a stream. `namespace` is that of its handler, `call` the name of the
 /// call, and `at` the source and the position of the message.
 ///
-/// A rewound stream delivers the message at the same position. So it has the same key behind a restored backup, and the
+/// A rewound stream delivers the message at the same position. So it has the same key after a restored backup, and the
 /// provider recognizes a call that was made since. No other message is ever at that position
 /// ([`with_position`](crate::Delivery::with_position)). So one with the same key and content, which comes after the claim of
 /// this one was pruned, has another key and its own effect. The name of the call is part of the hash because another call is
@@ -19,7 +19,8 @@ pub(crate) fn first_provider_key(namespace: Uuid, call: &str, at: (&str, &str), 
     let fingerprint = message.fingerprint.as_bytes();
     let fingerprint = fingerprint.get(..16).unwrap_or(fingerprint);
     let parts = [call.as_bytes(), source, position, message.key.as_bytes(), fingerprint];
-    derived("idem: the first key of an external call", namespace, &parts)
+    let digest = digest("idem: the first key of an external call", namespace, &parts, &[]);
+    Builder::from_random_bytes(digest).into_uuid()
 }
 
 /// Returns the key under which a message calls once a person has decided, by
@@ -27,7 +28,7 @@ pub(crate) fn first_provider_key(namespace: Uuid, call: &str, at: (&str, &str), 
 ///
 /// It is derived from that key, and is not random: if a backup from before is restored, and the person decides so once more, the
 /// provider recognizes a call that was made under it since. It must never change: the first 16 bytes of the SHA-256 of a text
-/// and the key, in the form of a random UUID (version 4), since some providers take no other.
+/// and the key, in the form of a random UUID (version 4), since some providers accept no other.
 ///
 /// ```
 /// # use idem_core::store::next_provider_key;
@@ -37,11 +38,12 @@ pub(crate) fn first_provider_key(namespace: Uuid, call: &str, at: (&str, &str), 
 /// # Ok::<(), uuid::Error>(())
 /// ```
 pub fn next_provider_key(provider_key: Uuid) -> Uuid {
-    derived("idem: the next key of an external call", provider_key, &[])
+    let digest = digest("idem: the next key of an external call", provider_key, &[], &[]);
+    Builder::from_random_bytes(digest).into_uuid()
 }
 
-/// Returns the SHA-256 of a text, a UUID and further parts, each of these behind its length, in the form of a random UUID.
-fn derived(text: &str, from: Uuid, parts: &[&[u8]]) -> Uuid {
+/// Returns the first 16 bytes of the SHA-256 of a text, a UUID, further parts, each of these behind its length, and a rest.
+pub(crate) fn digest(text: &str, from: Uuid, parts: &[&[u8]], rest: &[u8]) -> [u8; 16] {
     let mut hash = Sha256::new();
     hash.update(text);
     hash.update(from.as_bytes());
@@ -49,9 +51,10 @@ fn derived(text: &str, from: Uuid, parts: &[&[u8]]) -> Uuid {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
+    hash.update(rest);
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.finalize()[..16]);
-    Builder::from_random_bytes(bytes).into_uuid()
+    bytes
 }
 
 #[cfg(test)]

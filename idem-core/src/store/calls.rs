@@ -1,17 +1,42 @@
-//! External calls: who makes them, their results, and what an operator decides about them.
+//! External calls: who makes them, their answers and results, and what an operator decides about them.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::{Duration, Instant};
+
+use bytes::Bytes;
 
 use crate::Reason;
 
-use super::{CallAnswer, HandlerId, Row};
+use super::{HandlerId, Row};
 
-/// The rows of a take.
+/// The answer of an external call, as JSON. Its `Debug` shows only the length, because an answer may contain personal data.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CallAnswer(Bytes);
+
+impl CallAnswer {
+    /// These bytes, which are JSON.
+    pub fn new(json: impl Into<Bytes>) -> Self {
+        Self(json.into())
+    }
+
+    /// Returns the JSON.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for CallAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CallAnswer({} bytes)", self.0.len())
+    }
+}
+
+/// The rows of a fetch.
+// Exhaustive: a store makes it.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct TakenCalls {
-    /// The rows that were taken.
+    /// The rows that were fetched.
     pub rows: Vec<Row>,
     /// When the store had its connection, or was the writer, and had not yet sent the statement by which the database dates the
     /// leases: none of them began before. A call has to be sent within a part of its lease, and counts from here, so that it
@@ -19,19 +44,12 @@ pub struct TakenCalls {
     pub since: Instant,
 }
 
-impl TakenCalls {
-    /// The rows of a take that had its connection at this time.
-    pub fn new(rows: Vec<Row>, since: Instant) -> Self {
-        Self { rows, since }
-    }
-}
-
 /// How many rows become ordinary ones in one statement.
 pub const RELEASED_AT_ONCE: u32 = 1000;
 
 /// Rows in their call phase whose handlers make no call.
+// Exhaustive: a store makes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LeftCalls {
     /// How many were made ordinary ones.
     pub released: u64,
@@ -39,19 +57,12 @@ pub struct LeftCalls {
     pub in_doubt: u64,
 }
 
-impl LeftCalls {
-    /// So many rows of each kind.
-    pub fn new(released: u64, in_doubt: u64) -> Self {
-        Self { released, in_doubt }
-    }
-}
-
 /// A handler that makes external calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The handler.
     pub handler: HandlerId,
-    /// How long a row stays taken for a call: longer than the call can take.
+    /// The lease of a row for a call, longer than the call can take.
     pub lease: Duration,
     /// The name of its call, which is stored with a row whose first call it is. That of one whose provider knows no keys says so.
     pub name: Cow<'static, str>,
@@ -110,7 +121,7 @@ impl CallResult {
     }
 }
 
-/// What an operator decides about a dead row whose handler makes an external call, after a look at the provider.
+/// What an operator decides about a dead row whose handler makes an external call, after a search at the provider.
 ///
 /// ```
 /// # use idem_core::store::{CallAnswer, Resolution};
@@ -144,8 +155,9 @@ impl Resolution {
     }
 }
 
-/// Returns how long ago the first call under the key of a row began, as of its take; `None` if the first one is about to
-/// begin. If the clock of the database has gone back since, the key counts as older than any other: nothing is known of it.
+/// Returns how long ago the first call under the key of a row began, as of its fetch; `None` if the first one is about
+/// to begin. If the clock of the database has gone back since, the key counts as older than any other: nothing is known
+/// of it.
 pub(crate) fn called_for(row: &Row, lease: Duration) -> Option<Duration> {
     if row.is_first_call {
         return None;

@@ -1,9 +1,14 @@
-//! Claims: their identity, and the database's responses.
+//! Claims: the identities of handlers and messages, and the database's responses.
 
 use std::time::{Duration, SystemTime};
 
-use super::{HandlerId, StoreError};
+use super::StoreError;
 use crate::{BoxError, Fingerprint, Key};
+
+/// (consumer, handler), interned as a small integer in the table `handlers`.
+// Exhaustive: it is the column's number, and stores wrap and unwrap it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HandlerId(pub i32);
 
 /// The identity of a message in the store.
 // Exhaustive: a store that did not read a new part of it would take two messages for one, so it must not compile.
@@ -66,7 +71,7 @@ pub enum Claimed {
         /// although it has no claim.
         pruned_through: Option<SystemTime>,
     },
-    /// There is a committed claim with this key, and it tells whether it belongs to this message. `None`: the statement
+    /// There is a committed claim with this key, and it shows whether it belongs to this message. `None`: the statement
     /// did not read it, because it was committed only while the statement ran, or because the store reads claims in a
     /// statement of their own.
     Found(Option<ExistingClaim>),
@@ -80,8 +85,8 @@ impl Claimed {
 }
 
 /// A committed claim.
+// Exhaustive: a store makes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct ExistingClaim {
     /// The fingerprint of the message that holds the key.
     pub fingerprint: Fingerprint,
@@ -89,39 +94,12 @@ pub struct ExistingClaim {
     pub age: Option<Duration>,
 }
 
-impl ExistingClaim {
-    /// A claim with this fingerprint, and the time since it was processed.
-    pub fn new(fingerprint: Fingerprint, age: Option<Duration>) -> Self {
-        Self { fingerprint, age }
-    }
-}
-
-/// The result of a rollback.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RollbackResult {
-    /// Nothing of the transaction is in the database.
-    RolledBack,
-    /// Nothing of the transaction is in the database, but the handler itself had ended it before it failed, by ROLLBACK or
-    /// PREPARE TRANSACTION.
-    Ended,
-    /// The handler had ended the transaction by COMMIT before it failed: the claim, and the handler's writes up to that
-    /// point, are committed.
-    CommittedEarly,
-    /// The handler had run COMMIT before it failed, and the database refused it: nothing of the transaction is
-    /// committed.
-    CommitRefused,
-    /// Nothing of the transaction is in the database: the driver has rolled it back, since a nested transaction of the
-    /// handler did not begin.
-    Unbegun,
-}
-
 /// Why the driver has rolled back a transaction.
 pub(crate) const UNBEGUN: &str = "a `begin()` of a nested transaction has failed, or was dropped before its end (by a timeout, \
                                   for example), upon which sqlx rolls back the whole transaction: limit the time of the \
                                   handler as a whole, by its timeout";
 
-/// The state of a transaction behind a handler, as [`check_between`](super::Transactions::check_between) finds it.
+/// The state of a transaction after a handler, as [`check_between`](super::Transactions::check_between) finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TxnState {
@@ -144,8 +122,8 @@ pub enum ErrorClass {
     Race,
     /// The same by a deadlock (40P01), which always involves another transaction.
     Deadlock,
-    /// Its session is outdated, and its message runs again at once in another one, uncharged. It is ordinary if the session was
-    /// new, for then the next one would have the same error.
+    /// Its session is outdated, and its message runs again at once in another one, without an attempt. It is ordinary
+    /// if the session was new, for then the next one would have the same error.
     Outdated,
 }
 
@@ -161,7 +139,7 @@ pub enum CommitResult {
     /// undone; nothing of the claim was written. On PostgreSQL also: by a COMMIT that was refused in a batch.
     RolledBack,
     /// The handler had ended the transaction by COMMIT: the claim, and the handler's writes up to that point, are
-    /// committed. The ticket is that of this transaction.
+    /// committed. The handle is that of this transaction.
     CommittedEarly(Box<Ticket>),
     /// The handler had run COMMIT, which SQLite refused; nothing was written.
     CommitRefused,
@@ -172,13 +150,13 @@ pub enum CommitResult {
     Retry(BoxError),
     /// Another transaction holds the claim of a [local message](super::LocalMessage) for longer than the lock timeout of
     /// idem's own statements; nothing was written. A new transaction succeeds once that one has ended, which may take as
-    /// long as a handler. No message is charged.
+    /// long as a handler. No attempt is counted.
     Busy(BoxError),
     /// There was no response ([`StoreError::ConnectionLost`]), or an unreliable one ([`StoreError::Unavailable`]): the
-    /// transaction may have committed or not. The connection is closed. The claim tells which.
+    /// transaction may have committed or not. The connection is closed. The claim shows which.
     Unknown(StoreError),
     /// The connection was lost before COMMIT was sent or run: nothing was written, unless the handler had run COMMIT. The
-    /// ticket tells.
+    /// transaction handle shows which.
     NotSent(StoreError, Option<Box<Ticket>>),
 }
 
@@ -199,7 +177,7 @@ impl CommitResult {
     }
 }
 
-/// Identifies a transaction for other connections.
+/// A transaction handle: identifies a transaction for other connections.
 ///
 /// The number alone is not enough: after a crash, a server reuses the numbers of transactions that had not yet written
 /// anything to its log. If the claim does not belong to that transaction, nothing of it is in the database.
@@ -212,11 +190,9 @@ pub struct Ticket {
     pub number: String,
     /// One of the claims that it has inserted or marked as processed, if the number may be reused.
     pub claim: Option<(HandlerId, Key)>,
-    /// The id of its session on the server, if the session stays the same for the transaction's whole life.
-    pub session: Option<i32>,
 }
 
-/// How a transaction ended.
+/// How a transaction ended that idem has not committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fate {
@@ -224,11 +200,36 @@ pub enum Fate {
     Running,
     /// Nothing of it is in the database.
     RolledBack,
-    /// Nothing of it is in the database; the handler itself had ended it, so that another session could commit it, and
-    /// the store has rolled it back.
+    /// Nothing of it is in the database, but the handler itself had ended it, by ROLLBACK, or by PREPARE TRANSACTION, which the
+    /// store has undone.
     Ended,
-    /// Nothing of it is in the database; the handler had run COMMIT, which the database refused.
+    /// The handler had ended it by COMMIT: the claim, and the handler's writes up to that point, are committed.
+    CommittedEarly,
+    /// Nothing of it is in the database: the handler had run COMMIT, and the database refused it.
     CommitRefused,
-    /// The claim, and the writes in the transaction, are committed.
-    Committed,
+    /// Nothing of it is in the database: the driver has rolled it back, since a nested transaction of the handler did not
+    /// begin.
+    Unbegun,
+}
+
+/// The result of a claim in a transaction of the application's own: `Postgres::claim_key` and `Sqlite::claim_key`, which
+/// have an example.
+// Exhaustive: an application that does not treat a new result would process a message twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "only a new message may be processed"]
+pub enum OwnClaim {
+    /// The message was not processed before. It is claimed as soon as the application commits. If this transaction has made
+    /// the claim itself, the answer is the same each time.
+    New,
+    /// A copy of the message was processed before.
+    Duplicate,
+    /// Another message with this key was processed before: the fingerprints differ.
+    Conflict,
+}
+
+impl OwnClaim {
+    /// Returns whether the message was not processed before.
+    pub fn is_new(self) -> bool {
+        self == Self::New
+    }
 }

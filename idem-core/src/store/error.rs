@@ -1,8 +1,12 @@
 //! Why one of idem's own statements failed.
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 use std::borrow::Cow;
 
 use crate::BoxError;
+
+/// The answer of a database to one of idem's own statements.
+pub type Answer<T> = Result<T, StoreError>;
 
 /// Why one of idem's own statements failed, by cause: a concurrent transaction, the message, the connection or the
 /// database. Statements of a handler are not covered. Each store maps the database's error codes to these variants in
@@ -10,8 +14,8 @@ use crate::BoxError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Another transaction holds the row, and did not end within the lock timeout (55P03, SQLITE_BUSY). The delivery is
-    /// held briefly.
+    /// Another transaction holds the row, and did not end within the lock timeout (55P03, SQLITE_BUSY), or within the time limit of
+    /// a statement that has no other limit for its wait. The delivery is parked briefly.
     #[error("another transaction holds the claim")]
     LockTimeout,
     /// A conflict with a concurrent transaction (40001, 40P01); a new transaction may succeed.
@@ -19,7 +23,7 @@ pub enum StoreError {
     Serialization(#[source] BoxError),
     /// The database works, but refuses what idem writes for this message: because of a constraint or a trigger that was
     /// added to idem's tables, a value that is too large, or a payload whose INSERT exceeds the statement timeout. It
-    /// would refuse it again immediately, but accepts other messages. So only this message is held, with a growing
+    /// would refuse it again immediately, but accepts other messages. So only this message is parked, with a growing
     /// delay of up to a minute; a batch is split until the message is alone. The message stays with the broker,
     /// unacked, or in its inbox row, and is never dropped.
     #[error("the database refuses what is written for the message")]
@@ -44,6 +48,7 @@ impl StoreError {
 }
 
 /// Returns the text of an error as stores keep it: PostgreSQL's text has no NUL.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn error_text(error: &str) -> Cow<'_, str> {
     if error.contains('\0') { Cow::Owned(error.replace('\0', "\\0")) } else { Cow::Borrowed(error) }
 }

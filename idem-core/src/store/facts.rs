@@ -1,6 +1,6 @@
 //! What a store is, and what its clones share in a process.
 
-use crate::outbox::Bell;
+use crate::outbox::Notifier;
 
 use super::ConnectionShares;
 
@@ -14,8 +14,8 @@ pub struct StoreFacts {
     /// of messages whose handlers use all others are extended.
     pub connections: ConnectionShares,
     /// Wakes the relays of this process.
-    pub bell: Bell,
-    /// What stands in front of the name of a table in a statement, and behind it.
+    pub notifier: Notifier,
+    /// The text before the name of a table in a statement, and the text after it.
     pub around_table: [String; 2],
     /// The database's clock in a statement.
     pub now: &'static str,
@@ -25,7 +25,7 @@ impl StoreFacts {
     /// The facts of a store with so many connections.
     pub fn new(name: String, connections: usize, around_table: [String; 2], now: &'static str) -> Self {
         let connections = ConnectionShares::new(connections);
-        Self { name, connections, bell: Bell::default(), around_table, now }
+        Self { name, connections, notifier: Notifier::default(), around_table, now }
     }
 
     /// Returns the name of a table as it stands in a statement.

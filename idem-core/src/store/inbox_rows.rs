@@ -1,11 +1,11 @@
-//! The inbox rows: inserting, taking, starting them and recording results.
+//! The inbox rows: inserting, fetching, starting them and recording results.
 
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
 use super::{
-    Caller, ClaimState, DueRows, HandlerId, Identity, LeftCalls, LookBack, NewRow, Row, RowKind, RowResult, StoreError,
+    Answer, Caller, ClaimState, DueRows, HandlerId, Identity, LeftCalls, LookBack, NewRow, Row, RowKind, RowResult,
     TakeLimit, TakenCalls, Transactions,
 };
 
@@ -19,42 +19,32 @@ pub trait InboxRows: Transactions {
     /// Inserts inbox rows, in one statement if the database supports it. Where one with this handler, key and fingerprint
     /// exists, counts a delivery of it instead. Returns the ids of the rows, in the order given. No two have the same handler,
     /// key and fingerprint.
-    fn insert(
-        &self,
-        txn: &mut Self::Txn,
-        rows: &[NewRow<'_>],
-    ) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
+    fn insert(&self, txn: &mut Self::Txn, rows: &[NewRow<'_>]) -> impl Future<Output = Answer<Vec<i64>>> + Send;
 
-    /// Counts a delivery of each message that has a dead row, and each copy among them. A scheduled row is not changed.
-    fn count_duplicates(
-        &self,
-        txn: &mut Self::Txn,
-        identities: &[&Identity],
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
-
-    /// Deletes taken rows. The results are in the order given: `false` if the row no longer has this token, because the lease
-    /// was lost. [`Processed`](ClaimState::Processed): their handlers run, so it sets the `processed_at` of their claims, in one
-    /// statement if the database supports it. If it is more than one row, the store then has to refuse every COMMIT of a
-    /// handler, as after [`claim`](Transactions::claim). [`Waiting`](ClaimState::Waiting): other rows take their places, and the
-    /// claims stay as they are.
+    /// Deletes fetched rows. The results are in the order given: `false` if the row no longer has this token, because
+    /// the lease was lost. [`Processed`](ClaimState::Processed): their handlers run, so it sets the `processed_at` of
+    /// their claims, in one statement if the database supports it. If it is more than one row, the store then has to
+    /// refuse every COMMIT of a handler, as after [`claim`](Transactions::claim). [`Waiting`](ClaimState::Waiting):
+    /// other rows take their places, and the claims stay as they are.
     fn start(
         &self,
         txn: &mut Self::Txn,
         rows: &[&Row],
         state: ClaimState,
-    ) -> impl Future<Output = Result<Vec<bool>, StoreError>> + Send;
+    ) -> impl Future<Output = Answer<Vec<bool>>> + Send;
 
-    /// Returns the pending work of these handlers. It is cheap with any number of rows, because every poll calls it. `since`:
-    /// only rows that became due since then, for a store that has to skip deleted entries before it finds existing ones.
+    /// Returns the pending work of these handlers. An orphaned row that another transaction has locked runs, even if its lease
+    /// has ended, and is no pending work. It is cheap with any number of rows, because every poll calls it. `since`: only rows
+    /// that became due since then, for a store that has to skip deleted entries before it finds existing ones.
     fn poll_due(
         &self,
         handlers: &[HandlerId],
         lease: Duration,
         since: LookBack,
-    ) -> impl Future<Output = Result<DueRows, StoreError>> + Send;
+    ) -> impl Future<Output = Answer<DueRows>> + Send;
 
     /// Takes at most `limit` due rows of these handlers, the oldest first: sets token and lease, and counts their start. Rows
-    /// that another transaction has locked are skipped. A row that is larger than the limit is taken alone.
+    /// that another transaction has locked are skipped. A row that is larger than the limit is fetched alone.
     fn take(
         &self,
         handlers: &[HandlerId],
@@ -62,12 +52,13 @@ pub trait InboxRows: Transactions {
         limit: TakeLimit,
         token: Uuid,
         lease: Duration,
-    ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
+    ) -> impl Future<Output = Answer<Vec<Row>>> + Send;
 
-    /// Takes at most `limit` due rows of these callers, the oldest first: sets the token, a lease, and, where the row has none,
-    /// a key and the time and name of the first call; and counts a call that begins. A row whose time it has set has
-    /// [`is_first_call`](Row::is_first_call), also if it is read again by the token: a store keeps the token that has set it.
-    /// Rows that another transaction has locked are skipped. The rows tell how long they had been due ([`waited`](Row::waited)).
+    /// Takes at most `limit` due rows of these callers, the oldest first: sets the token, a lease, and, where the row
+    /// has none, a key and the time and name of the first call; and counts a call that begins. A row whose time it has
+    /// set has [`is_first_call`](Row::is_first_call), also if it is read again by the token: a store keeps the token
+    /// that has set it. Rows that another transaction has locked are skipped. The rows say how long they had been due
+    /// ([`waited`](Row::waited)).
     ///
     /// `since`: only rows that became due within this time, if that makes the search faster; `None`: all due rows.
     fn take_calls(
@@ -76,33 +67,32 @@ pub trait InboxRows: Transactions {
         limit: usize,
         since: Option<Duration>,
         token: Uuid,
-    ) -> impl Future<Output = Result<TakenCalls, StoreError>> + Send;
+    ) -> impl Future<Output = Answer<TakenCalls>> + Send;
 
     /// Dates the call of a row anew, since the provider knows of none under its key: the time of the first call is now, and the
     /// lease begins again. The key stays. The row then has [`is_first_call`](Row::is_first_call) for its token. Returns when the
     /// store had its connection, as [`TakenCalls::since`]; `None` if the row no longer has this token: nothing must be sent.
-    fn date_call(&self, row: &Row, lease: Duration)
-    -> impl Future<Output = Result<Option<Instant>, StoreError>> + Send;
+    fn date_call(&self, row: &Row, lease: Duration) -> impl Future<Output = Answer<Option<Instant>>> + Send;
 
     /// Makes rows of these handlers, which make no call, ordinary ones if no call of theirs has begun: another version of the
     /// service has stored them. At most [`RELEASED_AT_ONCE`](super::RELEASED_AT_ONCE) of them, and none that another transaction
     /// has locked. Also counts those whose call may have begun, which stay as they are.
-    fn release_calls(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<LeftCalls, StoreError>> + Send;
+    fn release_calls(&self, handlers: &[HandlerId]) -> impl Future<Output = Answer<LeftCalls>> + Send;
 
     /// Restarts the leases of those of these rows that still have this token. It never waits: a running row is locked,
     /// and needs no extension.
-    fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Returns the rows that have this token, in their call phase or not: those taken by a take whose response was lost.
-    fn rows_by_token(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
+    /// Returns the rows that have this token, in their call phase or not: those of a fetch whose response was lost.
+    fn rows_by_token(&self, token: Uuid) -> impl Future<Output = Answer<Vec<Row>>> + Send;
 
-    /// Records the result of a taken row or of its call, and clears its token; [`RowResult`] says what else it changes. `false`
-    /// if the row no longer has this token.
-    fn record_result(&self, row: &Row, result: &RowResult) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    /// Records the result of a fetched row or of its call, and clears its token; [`RowResult`] says what else it
+    /// changes. `false` if the row no longer has this token.
+    fn record_result(&self, row: &Row, result: &RowResult) -> impl Future<Output = Answer<bool>> + Send;
 
-    /// Returns whether this message has a scheduled inbox row, even if it is taken or running: a key has one at most, whatever
-    /// its fingerprint. It never waits for a lock.
-    fn is_scheduled(&self, identity: &Identity) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    /// Returns whether this message has a scheduled inbox row, even if it is fetched or running: a key has one at most,
+    /// whatever its fingerprint. It never waits for a lock.
+    fn is_scheduled(&self, identity: &Identity) -> impl Future<Output = Answer<bool>> + Send;
 
     /// Turns rows that have 4 starts without a result, and whose last lease has been over for three leases, into dead
     /// letters with reason `crashed`: at most [`CRASHED_AT_ONCE`](super::CRASHED_AT_ONCE) of them. Returns the rows.
@@ -110,5 +100,5 @@ pub trait InboxRows: Transactions {
         &self,
         handlers: &[HandlerId],
         lease: Duration,
-    ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
+    ) -> impl Future<Output = Answer<Vec<Row>>> + Send;
 }

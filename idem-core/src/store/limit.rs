@@ -1,23 +1,26 @@
-//! Which due rows to take, and how many.
+//! Which due rows to fetch, and how many there are.
 
 use std::time::Duration;
 
-/// Which due rows to take. What must not run beside a row depends on its runs without a result: its starts, and its breaks.
+/// The kind of due rows to fetch. Runs without a result (starts, lost connections) decide which other work may run at
+/// the same time.
 // Exhaustive: a store that did not look for a new kind of row would leave those rows forever, so it must not compile.
-// SQL repeats these limits: postgres/inbox_sql.rs, sqlite/inbox_sql.rs, sqlite/operator.rs, and the indexes of
+// SQL repeats these limits: postgres/inbox_sql.rs, sqlite/inbox_sql.rs, sqlite/sql.rs, and the indexes of
 // migrations/*/0001_tables.sql. They must change together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowKind {
-    /// Ordinary rows: no start, and at most 1 break.
+    /// Ordinary rows: no start, and at most 1 lost connection.
     Ordinary,
-    /// Suspects, which may have ended a process or a connection: 1 start, or none and at least 2 breaks. No other row may run
-    /// in the process. A killed process leaves many such rows, so direct deliveries continue while they run.
-    Suspect,
-    /// Suspects with 2 or 3 starts, the second of them without other rows beside it. Nothing else may run in the process.
+    /// Orphaned rows, which may have ended a process or a connection: 1 start, or none and at least 2 lost connections.
+    /// No other row may run in the process. A killed process leaves many such rows, so direct deliveries continue while
+    /// they run.
+    Orphan,
+    /// Orphaned rows with 2 or 3 starts, the second of them without other rows at the same time. Nothing else may run
+    /// in the process.
     Alone,
 }
 
-/// How many rows to take.
+/// How many rows to fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TakeLimit {
@@ -36,8 +39,8 @@ pub struct TakeLimit {
 pub struct LookBack {
     /// For ordinary rows.
     pub ordinary: Option<Duration>,
-    /// For suspects.
-    pub suspect: Option<Duration>,
+    /// For orphaned rows.
+    pub orphan: Option<Duration>,
 }
 
 impl TakeLimit {
@@ -53,10 +56,22 @@ impl TakeLimit {
 pub struct DueRows {
     /// An ordinary row is due.
     pub ordinary: bool,
-    /// A suspect is due beside which no other row may run.
-    pub suspect: bool,
-    /// A suspect is due beside which nothing may run.
+    /// An orphaned row is due, with which no other row may run.
+    pub orphan: bool,
+    /// An orphaned row is due, with which nothing may run.
     pub alone: bool,
     /// A crashed row has to become a dead letter.
     pub crashed: bool,
+}
+
+/// The fill level of the inbox. A store outside this crate starts with `Stats::default()`, which is empty.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The number of scheduled rows.
+    pub scheduled: u64,
+    /// The number of dead rows.
+    pub dead: u64,
+    /// How long the oldest due row has been due.
+    pub oldest_due: Option<Duration>,
 }

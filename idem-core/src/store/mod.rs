@@ -4,11 +4,10 @@
 //! |---|---|
 //! | `transactions`, `inbox_rows`, `outbox_rows`, `consumers` | the four traits of a store |
 //! | `facts` | what a store is, and what its clones share in a process |
-//! | `handler_id`, `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
+//! | `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
 //! | `outbox_row` | the rows of the outbox, its lease, and what a relay reads |
-//! | `calls`, `call_answer`, `call_keys` | external calls: their results, answers and keys |
-//! | `limit`, `replayed`, `stats` | which due rows are taken, and the answers to an operator and to the gauges |
-//! | `own_claim` | claims in transactions of the application's own |
+//! | `calls`, `call_keys` | external calls: their results, answers and keys |
+//! | `limit`, `replayed` | which due rows are fetched, and the answers to an operator and to the gauges |
 //! | `known_handler` | the handlers that the tables know |
 //! | `envelope` | the encoding of a delivery's facts in a row |
 //! | `error` | why one of idem's own statements failed |
@@ -16,7 +15,6 @@
 //! | `sql` | parts that the stores for SQL databases share |
 //! | `postgres`, `sqlite` | the stores |
 
-mod call_answer;
 mod call_keys;
 mod calls;
 mod claim;
@@ -26,18 +24,15 @@ pub mod envelope;
 mod error;
 mod facts;
 mod filter;
-mod handler_id;
 mod inbox_rows;
 mod known_handler;
 mod limit;
 mod outbox_row;
 mod outbox_rows;
-mod own_claim;
 mod replayed;
 mod row;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sql;
-mod stats;
 mod transactions;
 
 #[cfg(feature = "postgres")]
@@ -45,35 +40,33 @@ pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-pub use crate::outbox::Bell;
-pub use call_answer::CallAnswer;
-pub(crate) use call_keys::first_provider_key;
+pub use crate::outbox::Notifier;
 pub use call_keys::next_provider_key;
+pub(crate) use call_keys::{digest, first_provider_key};
 pub(crate) use calls::called_for;
-pub use calls::{CallResult, Caller, LeftCalls, RELEASED_AT_ONCE, Resolution, TakenCalls};
+pub use calls::{CallAnswer, CallResult, Caller, LeftCalls, RELEASED_AT_ONCE, Resolution, TakenCalls};
 pub(crate) use claim::UNBEGUN;
 pub use claim::{
-    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, Ticket, TxnState,
+    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, HandlerId, Identity, OwnClaim, Ticket, TxnState,
 };
 #[cfg(feature = "postgres")]
 pub(crate) use connection_share::FOR_A_RELAY;
 pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use consumers::Consumers;
-pub use error::StoreError;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use error::error_text;
+pub use error::{Answer, StoreError};
 pub use facts::StoreFacts;
 pub use filter::Filter;
-pub use handler_id::HandlerId;
 pub use inbox_rows::InboxRows;
 pub(crate) use known_handler::as_ours;
 pub use known_handler::{HandlerMark, KnownHandler, Remedies, SEEN_RECENTLY};
-pub use limit::{DueRows, LookBack, RowKind, TakeLimit};
+pub use limit::{DueRows, LookBack, RowKind, Stats, TakeLimit};
 pub use outbox_row::{
     DeadOutgoing, LOCAL_CONFLICT, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFilter, OutboxFound, OutboxId,
     OutboxMark, OutboxRead, OutboxRow, OutboxSnapshot, OutboxStats, PublishFailure, RowRef, UnreadOutbox,
 };
 pub use outbox_rows::OutboxRows;
-pub use own_claim::OwnClaim;
 pub use replayed::{Page, Replay, Replayed, ReplayedAll};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use row::CRASHED;
@@ -81,8 +74,7 @@ pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, R
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use sql::Migration;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use sql::{NUMBERS, Unscheduled, check_transaction, checked, number, stored, tell_of_retention};
-pub use stats::{Pruned, Stats};
+pub(crate) use sql::{NUMBERS, check_transaction, checked, number, stored, tell_of_conflicts, tell_of_retention};
 pub use transactions::Transactions;
 
 /// The interface to databases. Each method is one statement, or one short transaction. The pipeline and the inbox
@@ -125,6 +117,7 @@ impl<S: Transactions + InboxRows + OutboxRows + Consumers> Store for S {}
     note = "`Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`"
 )]
 pub trait HasConnection<C>: Store {
-    /// Returns the connection of the transaction.
+    /// Returns the connection of the transaction. A nested transaction that a handler begins on it is a savepoint: a driver that
+    /// counts transactions, as sqlx does, has to count that of idem.
     fn connection(txn: &mut Self::Txn) -> &mut C;
 }

@@ -43,7 +43,7 @@ pub const LOCAL_CONFLICT: &str = "another message was already claimed under the 
 pub struct OutboxRow {
     /// The order in which messages were staged.
     pub id: i64,
-    /// The message. Its attempt is the number of failures that were charged to it, and one.
+    /// The message. Its attempt is the number of failures that counted, and one.
     pub message: StagedMessage,
     /// How long ago it was staged.
     pub age: Duration,
@@ -59,7 +59,7 @@ pub enum LeaseRequest {
     /// free if nobody has it, if it has ended, or if it ends later than after the length with which it was taken: then the
     /// clock was set back since.
     Hold(Duration),
-    /// Gives it back, if it is held under the token.
+    /// Releases it, if it is held under the token.
     Release,
     /// Takes nothing, and records that a relay of the outbox runs.
     Show,
@@ -88,13 +88,13 @@ pub struct RowRef {
     pub message_id: Uuid,
 }
 
-/// A message that the broker has refused.
+/// A message that the broker has rejected.
 // Exhaustive: a store that did not write a new part of it must not compile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishFailure {
     /// Its row.
     pub row: RowRef,
-    /// How often the broker has refused it, this time included. The row never gets fewer attempts than it has.
+    /// How often the broker has rejected it, this time included. The row never gets fewer attempts than it has.
     pub attempts: u32,
     /// When it is published again. `None`: it is given up, and becomes a dead letter.
     pub next: Option<Duration>,
@@ -103,8 +103,8 @@ pub struct PublishFailure {
 }
 
 /// A dead letter of an outbox: a message that its relay has given up.
+// Exhaustive: a store makes it.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct DeadOutgoing {
     /// Its id, for [`StoreOutbox::replay`](crate::StoreOutbox::replay) and
     /// [`discard`](crate::StoreOutbox::discard).
@@ -119,14 +119,7 @@ pub struct DeadOutgoing {
     pub died_at: SystemTime,
 }
 
-impl DeadOutgoing {
-    /// Creates a dead letter, as a store reads it.
-    pub fn new(id: i64, message: StagedMessage, attempts: u32, error: String, died_at: SystemTime) -> Self {
-        Self { id, message, attempts, error, died_at }
-    }
-}
-
-/// The fill level of an outbox.
+/// The fill level of an outbox. A store outside this crate starts with `OutboxStats::default()`, which is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutboxStats {
@@ -138,13 +131,6 @@ pub struct OutboxStats {
     pub dead: u64,
     /// How long ago a relay of it has last shown that it runs: the active one, or one that waits for its broker. `None`: never.
     pub relay_seen: Option<Duration>,
-}
-
-impl OutboxStats {
-    /// Creates the stats of a store.
-    pub fn new(waiting: u64, oldest: Option<Duration>, dead: u64, relay_seen: Option<Duration>) -> Self {
-        Self { waiting, oldest, dead, relay_seen }
-    }
 }
 
 /// An outbox whose messages no relay has looked at for a while.
@@ -161,50 +147,50 @@ pub struct UnreadOutbox {
 
 /// The read of a relay.
 // Exhaustive: a store that ignored a new part of it could lose a message, so it must not compile.
-#[derive(Debug, Clone, Copy)]
-pub struct OutboxRead<'a> {
+#[derive(Debug, Clone)]
+pub struct OutboxRead {
     /// The first id that it covers.
     pub from: i64,
     /// The last id that it covers.
     pub to: i64,
     /// The messages among these.
-    pub filter: OutboxFilter<'a>,
+    pub filter: OutboxFilter,
     /// Leaves out the messages with these ids, which the relay has already.
-    pub known: &'a [i64],
+    pub known: Vec<i64>,
     /// The number of messages to read at most.
     pub limit: u32,
     /// Reads at most this many bytes of payloads and headers, but at least one message.
     pub bytes: u64,
-    /// Whether to draw a [mark](OutboxFound::mark) behind the read.
+    /// Whether to draw a [mark](OutboxFound::mark) after the read.
     pub marks: bool,
 }
 
 /// The messages that a read is for.
 // Exhaustive: as above.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutboxFilter<'a> {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OutboxFilter {
     /// All but those of these keys, and of those without a key all but those to these destinations.
     Except {
         /// Keys that wait for an earlier message.
-        keys: &'a [Key],
+        keys: Vec<Key>,
         /// Destinations that wait until one of them answers.
-        destinations: &'a [String],
+        destinations: Vec<String>,
     },
     /// Those of these keys.
-    Keys(&'a [Key]),
+    Keys(Vec<Key>),
     /// Those to this destination, without a key.
-    Destination(&'a str),
+    Destination(String),
     /// Those with these ids.
-    Ids(&'a [i64]),
+    Ids(Vec<i64>),
 }
 
-impl OutboxRead<'_> {
+impl OutboxRead {
     /// Reads all messages that wait, as far as memory permits, for an operator or a test.
     pub const ALL: Self = Self {
         from: 0,
         to: i64::MAX,
-        filter: OutboxFilter::Except { keys: &[], destinations: &[] },
-        known: &[],
+        filter: OutboxFilter::Except { keys: Vec::new(), destinations: Vec::new() },
+        known: Vec::new(),
         limit: u32::MAX >> 8,
         bytes: u64::MAX,
         marks: false,
@@ -240,7 +226,7 @@ pub struct OutboxSnapshot {
     pub table: i64,
 }
 
-/// A mark behind a read: a statement of its own has drawn a number as a transaction does.
+/// A mark after a read: a separate statement has drawn a number as a transaction does.
 // Exhaustive: as above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutboxMark {

@@ -8,25 +8,24 @@ use crate::Error;
 use crate::outbox::StagedMessage;
 
 use super::{
-    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxStats, Page,
-    PublishFailure, RowRef, StoreError, Transactions, UnreadOutbox,
+    Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxStats,
+    Page, PublishFailure, RowRef, Transactions, UnreadOutbox,
 };
-
-type Answer<T> = Result<T, StoreError>;
 
 /// The messages of an outbox.
 ///
 /// A relay publishes only while it has the lease of the outbox, under a token that is its own. Each method except
 /// [`stage`](Self::stage) is one committed statement or transaction.
 pub trait OutboxRows: Transactions {
-    /// Interns the name of an outbox. Called at the start of whatever uses an outbox.
+    /// Interns the name of an outbox. Called at the start of whatever uses an outbox. The number is a hash of the name, so that
+    /// the name gets it again if its row was lost by a restore.
     ///
     /// # Errors
     /// [`Error::Database`] if the database cannot be used.
     fn register_outbox(&self, name: &str) -> impl Future<Output = Result<OutboxId, Error>> + Send;
 
-    /// Stages messages, in memory: [`commit`](Transactions::commit) writes them behind its guard. If it does nothing, they are
-    /// dropped.
+    /// Stages messages, in memory: [`commit`](Transactions::commit) writes them after its guard. If it does nothing,
+    /// they are dropped.
     ///
     /// `outgoing` for relays: in their order, and behind those that were staged before.
     ///
@@ -34,12 +33,13 @@ pub trait OutboxRows: Transactions {
     /// claim is new gets an undated claim and an inbox row that is due now, by the clock and not since the begin of the
     /// transaction. One whose claim exists with its fingerprint is skipped; with another one, it gets a dead row with the error
     /// [`LOCAL_CONFLICT`](super::LOCAL_CONFLICT) and no claim, and the claim is held until the commit (`FOR KEY SHARE`). If a claim
-    /// was made or removed meanwhile, the commit is a [`CommitResult::Retry`](super::CommitResult::Retry). If another transaction
-    /// holds a claim of theirs for too long, it is a [`CommitResult::Busy`](super::CommitResult::Busy). They are sorted by handler
-    /// and by the bytes of the key. No two have the same identity; of several with one key, the first claims it.
+    /// was made or removed after the statement that looks for it began, also while it waited, the commit is a
+    /// [`CommitResult::Retry`](super::CommitResult::Retry). If another transaction holds a claim of theirs for too long, it is a
+    /// [`CommitResult::Busy`](super::CommitResult::Busy). They are sorted by handler and by the bytes of the key. No two have the
+    /// same identity; of several with one key, the first claims it.
     fn stage(&self, txn: &mut Self::Txn, outbox: OutboxId, outgoing: Vec<StagedMessage>, local: Vec<LocalMessage>);
 
-    /// Takes, renews or gives back the lease of an outbox. A relay that finds it taken writes nothing, and waits for no
+    /// Takes, renews or releases the lease of an outbox. A relay that finds it taken writes nothing, and waits for no
     /// transaction.
     fn lease_outbox(
         &self,
@@ -48,8 +48,10 @@ pub trait OutboxRows: Transactions {
         request: LeaseRequest,
     ) -> impl Future<Output = Answer<LeaseAnswer>> + Send;
 
-    /// Reads messages that are committed, due or not; and then draws a mark, if one is asked for.
-    fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> impl Future<Output = Answer<OutboxFound>> + Send;
+    /// Reads messages that are committed, due or not; and then draws a mark, if one is asked for. The database may commit a lower
+    /// id after a higher one: then the answer has a [snapshot](OutboxFound::snapshot), by which the relay knows what to read
+    /// again. Otherwise nobody may draw an id while another transaction that has drawn one is open.
+    fn read_outbox(&self, outbox: OutboxId, read: &OutboxRead) -> impl Future<Output = Answer<OutboxFound>> + Send;
 
     /// Deletes messages that the broker has confirmed, if the lease is held under this token. Returns how many it has deleted.
     fn delete_published(
@@ -68,8 +70,8 @@ pub trait OutboxRows: Transactions {
         failures: &[PublishFailure],
     ) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Returns the fill level of an outbox. It counts up to `limit` messages, so call it rarely; with 0, it only tells when a relay
-    /// was last seen, and is quick.
+    /// Returns the fill level of an outbox. It counts up to `limit` messages, so call it rarely; with 0, it only says
+    /// when a relay was last seen, and is quick.
     fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> impl Future<Output = Answer<OutboxStats>> + Send;
 
     /// Returns the outboxes that no relay has looked at for so long, and of which a message is older than that. It counts up to

@@ -1,6 +1,8 @@
 //! The pages in which an operator lists rows, and the results of replays.
 
 use crate::Key;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use crate::Reason;
 
 /// A page of a list, newest rows first. By default the first 100 rows.
 ///
@@ -70,7 +72,7 @@ pub enum Replayed {
     /// There is no dead row with this id, or no longer one. For [`replay_as`](crate::Inbox::replay_as): none that is a
     /// conflict. `replay` takes the others, and asks the handler for the key of a row that has none.
     NotFound,
-    /// Its handler had committed, or it was too old to tell whether it was processed, so some of its effects may
+    /// Its handler had committed, or it was too old to know whether it was processed, so some of its effects may
     /// persist: replay it by force, or discard it.
     NeedsForce,
     /// Its key belongs to another message: replay it under a new key.
@@ -79,6 +81,19 @@ pub enum Replayed {
     KeyTaken,
     /// Whether its external call had an effect is unknown: `resolve` it.
     Unresolved,
+}
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+impl Replayed {
+    /// Why a dead row was not replayed that died for this reason. `None`: there is none.
+    pub(crate) fn refused(reason: Option<&str>) -> Self {
+        match reason.and_then(Reason::parse) {
+            Some(Reason::Conflict) => Self::NeedsKey,
+            Some(Reason::Unresolved) => Self::Unresolved,
+            Some(reason) if reason.needs_force() => Self::NeedsForce,
+            Some(_) | None => Self::NotFound,
+        }
+    }
 }
 
 /// The result of a replay of many dead letters.

@@ -97,7 +97,7 @@ pub struct Row {
     pub handler: String,
     /// The message as it was delivered.
     pub delivery: Delivery,
-    /// The token of the take by which a worker has it; `None` if none has.
+    /// The token of the fetch by which a worker has it; `None` if none has.
     pub locked_by: Option<Uuid>,
     /// Runs started since the last result. A running one is counted.
     pub crash_count: u32,
@@ -105,7 +105,8 @@ pub struct Row {
     pub attempts: u32,
     /// Runs since the last result that lost their database connection.
     pub lost_connections: u32,
-    /// How often the message was delivered, including the first time.
+    /// How many deliveries the row stands for: a conflict, and a message without a key, is stored again in the row of the same
+    /// content. A duplicate is not counted.
     pub deliveries: u64,
     /// Why it is dead; `None` while it is scheduled.
     pub reason: Option<Reason>,
@@ -119,7 +120,7 @@ pub struct Row {
     pub locked_until: Option<SystemTime>,
     /// When it became a dead letter.
     pub died_at: Option<SystemTime>,
-    /// How long it had been due when it was taken; set only by [`take`](crate::store::InboxRows::take) and
+    /// How long it had been due when it was fetched; set only by [`take`](crate::store::InboxRows::take) and
     /// [`take_calls`](crate::store::InboxRows::take_calls).
     pub waited: Option<Duration>,
     /// How many external calls have begun since the last result, including one that is about to begin; `None` unless it is in
@@ -131,9 +132,9 @@ pub struct Row {
     /// When the first call under this key was about to begin, since the provider last said that it knows of none; `None` if none
     /// was.
     pub called_at: Option<SystemTime>,
-    /// Whether no call had begun under this key when the row was taken, or none of which the provider knows. It is known by the
-    /// token that has written [`called_at`](Self::called_at), and not by a clock. `false` for a row that is not taken. It says
-    /// nothing about a row with an answer.
+    /// Whether no call had begun under this key when the row was fetched, or none of which the provider knows. It is
+    /// known by the token that has written [`called_at`](Self::called_at), and not by a clock. `false` for a row that
+    /// is not fetched. It says nothing about a row with an answer.
     pub is_first_call: bool,
     /// The name of the call that has begun under this key; behind that of one whose provider knows no keys is ` (at most once)`.
     pub call_name: Option<String>,
@@ -144,7 +145,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row that was delivered once, has not run, is not taken, and has been due since it was stored.
+    /// A row that was delivered once, has not run, is not fetched, and has been due since it was stored.
     pub fn new(id: i64, identity: Identity, handler: String, delivery: Delivery, created_at: SystemTime) -> Self {
         Self {
             id,
@@ -184,20 +185,20 @@ impl Row {
     }
 }
 
-/// The result for a taken row. Each variant clears the token, and applies only if the row still has that token;
+/// The result for a fetched row. Each variant clears the token, and applies only if the row still has that token;
 /// [`Refunded`](Self::Refunded) and the answer of a [`Called`](Self::Called) do otherwise.
 // Exhaustive: a store that ignored a new result or a new part of one would run a message too often or lose it, so it
 // must not compile.
 #[derive(Debug, Clone)]
 pub enum RowResult {
-    /// The run failed: attempts + 1, starts 0, breaks 0; due after this time, or dead for this reason.
+    /// The run failed: attempts + 1, starts 0, lost connections 0; due after this time, or dead for this reason.
     Failed {
         /// The time until it runs again, or the reason why it does not.
         next: Result<Duration, Reason>,
         /// The handler's error.
         error: String,
     },
-    /// The run lost its connection: start refunded, breaks + 1; due after this time, or, at 10 breaks, dead as
+    /// The run lost its connection: start refunded, lost connections + 1; due after this time, or, at the 10th, dead as
     /// `broke its connection`.
     Broke {
         /// The time until it runs again.
@@ -207,16 +208,16 @@ pub enum RowResult {
     },
     /// It was not run, or its run does not count: start refunded, due after this time.
     GivenBack {
-        /// The time until it may be taken again.
+        /// The time until it may be fetched again.
         due: Duration,
     },
     /// It has waited in a process, and its start was refunded before: due after this time.
     Released {
-        /// The time until it may be taken again.
+        /// The time until it may be fetched again.
         due: Duration,
     },
     /// Its handler makes an external call first, and the row has no answer: due now, in its [call phase](super::InboxRows),
-    /// with no start and no break.
+    /// with no start and no lost connection.
     LeftToCall {
         /// The key of its call, unless it has one.
         provider_key: Uuid,
@@ -236,7 +237,7 @@ pub enum RowResult {
     Called(CallResult),
 }
 
-/// The number of breaks that makes a message a dead letter.
+/// The number of lost connections that makes a message a dead letter.
 pub const MAX_BREAKS: u32 = 10;
 /// The number of starts without a result that makes a message a dead letter.
 pub const MAX_STARTS: u32 = 4;

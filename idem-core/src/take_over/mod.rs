@@ -2,60 +2,209 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `mod` | the claims and rows of entries |
-//! | `entry` | what the database takes over of a message, and what becomes of it there |
+//! | this one | classifies messages by the claims of their keys; entries: what the database takes over of a message |
 //! | `store` | the transaction of entries, and what follows from its end |
-//! | `classify` | classifies a message by the claim of its key |
-//! | `claim` | the claim of a first delivery |
 
-mod claim;
-mod classify;
-mod entry;
 mod store;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use crate::runtime::Pipeline;
-use crate::store::{ClaimState, Claimed, ExistingClaim, Identity, NewRow, StoreError};
-use crate::{Delivery, Reason, Store};
+use tracing::Span;
 
-pub(crate) use classify::Classified;
-pub(crate) use entry::{Entry, Shared, Taken};
+use crate::registry::NoJob;
+use crate::routes::Route;
+use crate::run::Failure;
+use crate::runtime::{Ended, Pipeline};
+use crate::store::{ClaimState, Claimed, HandlerId, Identity, NewRow, Row, StoreError};
+use crate::telemetry::Meters;
+use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store};
+
+/// The classification of a message by the claim of its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Classified {
+    /// The current transaction has inserted its claim.
+    New,
+    /// As `New`, but whether the message was processed before is unknown, with the text of the dead letter.
+    TooOld(String),
+    /// A duplicate of the message that holds the claim, with the time since that was processed (`None`: it is in the
+    /// inbox).
+    Duplicate(Option<Duration>),
+    /// Another message holds the claim, with the text of the dead letter.
+    Conflict(String),
+    /// The claim was removed meanwhile; start over. Of an inbox row: its lease was lost.
+    Gone,
+}
+
+/// Classifies a message by the result of its claim. Calls `too_old` only if the claim is new.
+pub(crate) fn classify(
+    identity: &Identity,
+    claimed: Claimed,
+    too_old: impl FnOnce(Option<SystemTime>) -> Option<String>,
+) -> Classified {
+    match claimed {
+        Claimed::New { pruned_through } => match too_old(pruned_through) {
+            Some(error) => Classified::TooOld(error),
+            None => Classified::New,
+        },
+        Claimed::Found(None) => Classified::Gone,
+        Claimed::Found(Some(claim)) if identity.is_copy(claim.fingerprint) => Classified::Duplicate(claim.age),
+        Claimed::Found(Some(_)) => {
+            let error = format!(
+                "another message was already claimed under the key {}: use the id of the event as the key, not of its entity. If \
+                 it is the same event in other bytes (compressed or serialized again), give the handler a `fingerprint = ..` of its \
+                 content; `Inbox::replay_as` runs it under another key",
+                identity.key
+            );
+            Classified::Conflict(error)
+        }
+    }
+}
+
+impl Classified {
+    /// Returns the outcome of the message after the transaction has committed; `None` if that depends on more than its
+    /// claim.
+    pub(crate) fn outcome(&self, meters: &Meters) -> Option<Outcome> {
+        match self {
+            Self::New | Self::Gone => None,
+            Self::TooOld(_) => Some(Outcome::Dead { reason: Reason::TooOld }),
+            Self::Conflict(_) => Some(Outcome::Dead { reason: Reason::Conflict }),
+            Self::Duplicate(age) => {
+                age.iter().for_each(|age| meters.duplicate_age.record(*age));
+                Some(Outcome::Duplicate)
+            }
+        }
+    }
+}
+
+/// What one handler keeps of a message in one commit: its claim and its row.
+pub(crate) struct Entry<'a> {
+    /// The key is empty for a message that can never be passed to the handler. Such a message has no claim.
+    pub(crate) identity: Identity,
+    pub(crate) delivery: &'a Delivery,
+    /// The state of the row.
+    pub(crate) failure: Failure,
+    /// The replayed row without a key that is removed in the same commit.
+    pub(crate) replaces: Option<&'a Row>,
+    /// The span of its log lines; none: the current one.
+    pub(crate) span: Span,
+}
+
+impl<'a> Entry<'a> {
+    fn new(identity: Identity, delivery: &'a Delivery, failure: Failure) -> Self {
+        Self { identity, delivery, failure, replaces: None, span: Span::none() }
+    }
+
+    /// A message that has not failed. Its row is due now.
+    pub(crate) fn due(identity: Identity, delivery: &'a Delivery) -> Self {
+        Self::new(identity, delivery, Failure::none())
+    }
+
+    /// A message with this failure.
+    pub(crate) fn failed(identity: Identity, delivery: &'a Delivery, failure: &Failure) -> Self {
+        Self::new(identity, delivery, failure.clone())
+    }
+
+    /// A message that can never be passed to this handler. It is known by the hash of everything that makes it up.
+    fn undeliverable(handler: HandlerId, delivery: &'a Delivery, failure: Failure) -> Self {
+        let identity = Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_keyless(delivery) };
+        Self::new(identity, delivery, failure)
+    }
+}
+
+/// What became of an entry in the transaction.
+pub(crate) struct Taken {
+    pub(crate) classified: Classified,
+    /// The row that was written for it.
+    pub(crate) row: Option<i64>,
+}
+
+impl Taken {
+    /// A message that nothing is known about.
+    pub(crate) fn new() -> Self {
+        Classified::New.into()
+    }
+
+    /// Returns what becomes of a message that was found so in a transaction that has committed, and counts the age of a duplicate.
+    pub(crate) fn ended(&self, meters: &Meters) -> Ended {
+        match self.classified.outcome(meters) {
+            Some(outcome) => Ended::Done(outcome),
+            None if self.classified == Classified::New => Ended::Done(Outcome::Processed),
+            None => Ended::Lost,
+        }
+    }
+}
+
+impl From<Classified> for Taken {
+    fn from(classified: Classified) -> Self {
+        Self { classified, row: None }
+    }
+}
+
+/// The outcome of a delivery for each of several handlers, which have taken it over.
+pub(crate) struct Shared {
+    pub(crate) outcomes: Vec<(Identity, Outcome)>,
+    /// Whether no handler had taken the message before.
+    pub(crate) is_new: bool,
+}
 
 impl<S: Store> Pipeline<S> {
-    /// Claims messages, and writes the rows of those that are new. They are sorted by handler and key, and no two without a
-    /// key have the same handler and fingerprint.
+    /// Begins the transaction of a single delivery with its claim, and classifies the message; or without one, if its handler is
+    /// natural and there is no order: then it is new. On an error, none is open.
+    pub(crate) async fn begin_first(
+        &self,
+        route: &Route<S>,
+        message: (&Identity, &Delivery),
+    ) -> Result<(S::Txn, Classified), StoreError> {
+        let claim = (!route.is_unclaimed).then_some(message.0);
+        let (txn, claimed) = self.store.begin_first(route.timeout, claim).await?;
+        Ok((txn, claim.map_or(Classified::New, |_| self.classify(message, claimed))))
+    }
+
+    /// Calls [`classify`] with the pruning cutoff of the message's handler.
+    pub(crate) fn classify(&self, (identity, delivery): (&Identity, &Delivery), claimed: Claimed) -> Classified {
+        classify(identity, claimed, |through| self.routes.too_old(identity.handler, delivery, through))
+    }
+
+    /// Returns the entry of a delivery that can never be passed to a handler.
+    pub(crate) fn undeliverable<'a>(&self, delivery: &'a Delivery, failure: Failure) -> Entry<'a> {
+        let handler = self.routes.find(delivery).map_or(self.routes.nobody, |route| {
+            Span::current().record("idem.handler", route.handler.facts().name);
+            route.id
+        });
+        Entry::undeliverable(handler, delivery, failure)
+    }
+
+    /// Decodes a delivery and computes its key for each of these handlers. Returns their entries, in claim order: a message
+    /// that one of them cannot take still reaches the others. A handler whose codec has to prepare first has no entry, and then
+    /// the second value is true.
+    pub(crate) fn shares<'a>(&self, delivery: &'a Delivery, routes: &[&Route<S>]) -> (Vec<Entry<'a>>, bool) {
+        let (mut entries, mut is_unprepared) = (Vec::with_capacity(routes.len()), false);
+        for route in routes {
+            match self.limit(delivery).map_err(NoJob::from).and_then(|()| self.decode_for(route, delivery)) {
+                Ok(work) => entries.push(Entry::due(work.identity, delivery)),
+                Err(NoJob::Undeliverable(undeliverable)) => {
+                    entries.push(Entry::undeliverable(route.id, delivery, Failure::undeliverable(undeliverable)))
+                }
+                Err(NoJob::Unprepared) => is_unprepared = true,
+            }
+        }
+        entries.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
+        (entries, is_unprepared)
+    }
+
+    /// Claims messages, and writes the rows of those that are new, too old or conflicts. They are sorted by
+    /// handler and key, no two have the same key, and no two without a key have the same handler and fingerprint.
     ///
     /// Nothing is written for a message whose claim [is gone](Classified::Gone).
     async fn take_over(&self, txn: &mut S::Txn, entries: &[Entry<'_>]) -> Result<Vec<Taken>, StoreError> {
-        let keyed: Vec<&Entry<'_>> = entries.iter().filter(|entry| entry.identity.has_key()).collect();
-        let claimed = if keyed.is_empty() { Vec::new() } else { self.insert_claims(txn, &keyed).await? };
-        let mut claimed = claimed.into_iter();
-        let of_entry = |entry: &Entry<'_>| if entry.identity.has_key() { claimed.next() } else { Some(Taken::new()) };
-        let mut taken: Vec<Taken> = entries.iter().filter_map(of_entry).collect();
-
-        let rows = entries.iter().zip(&taken).filter_map(|(entry, taken)| self.row(entry, &taken.classified));
-        let rows: Vec<NewRow<'_>> = rows.collect();
-        if rows.is_empty() {
-            return Ok(taken);
+        let keyed = entries.iter().map(|entry| &entry.identity).filter(|identity| identity.has_key());
+        let keyed: Vec<&Identity> = keyed.collect();
+        let mut claimed = Vec::new();
+        if !keyed.is_empty() {
+            claimed = self.store.claim(txn, &keyed, ClaimState::Waiting).await?;
         }
-        let mut ids = self.store.insert(txn, &rows).await?.into_iter();
-        let written =
-            taken.iter_mut().filter(|taken| matches!(taken.classified, Classified::New | Classified::TooOld(_)));
-        written.for_each(|taken| taken.row = ids.next());
-        Ok(taken)
-    }
-
-    /// Claims sorted messages, and classifies each. They may contain duplicates: the first message of a key claims it,
-    /// and the others are classified by that claim. Also writes the rows of conflicts and counts duplicates, in the
-    /// same transaction.
-    async fn insert_claims(&self, txn: &mut S::Txn, entries: &[&Entry<'_>]) -> Result<Vec<Taken>, StoreError> {
-        let groups: Vec<&[&Entry<'_>]> =
-            entries.chunk_by(|one, next| one.identity.place() == next.identity.place()).collect();
-        let firsts: Vec<&Identity> = groups.iter().map(|group| &group[0].identity).collect();
-        let claimed = self.store.claim(txn, &firsts, ClaimState::Waiting).await?;
-        let is_found = |at: &usize| !claimed[*at].is_new();
-        let found: Vec<&Identity> = (0..firsts.len()).filter(is_found).map(|at| firsts[at]).collect();
+        let found = keyed.iter().zip(&claimed).filter(|(_, claimed)| !claimed.is_new());
+        let found: Vec<&Identity> = found.map(|(identity, _)| *identity).collect();
         let existing = match (entries, &found[..]) {
             (_, []) => Vec::new(),
             // A copy of a processed message needs no lock, and so no write.
@@ -65,42 +214,40 @@ impl<S: Store> Pipeline<S> {
             },
             _ => self.store.existing_claims(txn, &found, true).await?,
         };
-        let mut existing = existing.into_iter();
-
-        let (mut all, mut duplicates) = (Vec::with_capacity(entries.len()), Vec::new());
-        for (group, claimed) in groups.into_iter().zip(claimed) {
-            let new = claimed.is_new();
-            let claim = if new { Some(made(&group[0].identity)) } else { existing.next().flatten() };
-            for (at, Entry { identity, delivery, .. }) in group.iter().enumerate() {
-                // The first message of a key has claimed it, and the others find that claim.
-                let claimed = if at == 0 && new { claimed } else { Claimed::Found(claim) };
-                let mut taken = Taken::from(self.classify((identity, delivery), claimed));
-                match &taken.classified {
-                    // A duplicate of a claim that was just made is not counted: its row is not a dead letter.
-                    Classified::Duplicate(None) if !new => duplicates.push(identity),
-                    // One by one, because several of them may be copies of each other, which are one row.
-                    Classified::Conflict(error) => {
-                        taken.row = self.insert_conflict(txn, (identity, delivery), error).await?;
-                    }
-                    _ => {}
-                }
-                all.push(taken);
+        let (mut claimed, mut existing) = (claimed.into_iter(), existing.into_iter());
+        let of_entry = |entry: &Entry<'_>| {
+            if !entry.identity.has_key() {
+                return Some(Taken::new());
             }
+            let claimed = match claimed.next()? {
+                new if new.is_new() => new,
+                _ => Claimed::Found(existing.next().flatten()),
+            };
+            Some(Taken::from(self.classify((&entry.identity, entry.delivery), claimed)))
+        };
+        let mut taken: Vec<Taken> = entries.iter().filter_map(of_entry).collect();
+        let rows = entries.iter().zip(&taken).filter_map(|(entry, taken)| self.row(entry, &taken.classified));
+        let rows: Vec<NewRow<'_>> = rows.collect();
+        if rows.is_empty() {
+            return Ok(taken);
         }
-        if !duplicates.is_empty() {
-            self.store.count_duplicates(txn, &duplicates).await?;
-        }
-        Ok(all)
+        let mut ids = self.store.insert(txn, &rows).await?.into_iter();
+        let has_row = |taken: &&mut Taken| !matches!(taken.classified, Classified::Duplicate(_) | Classified::Gone);
+        taken.iter_mut().filter(has_row).for_each(|taken| taken.row = ids.next());
+        Ok(taken)
     }
 
-    /// Returns the row of a message that is new, also if it is too old.
+    /// Returns the row of a message that is new, too old, or a conflict.
     fn row<'r>(&self, entry: &'r Entry<'_>, classified: &'r Classified) -> Option<NewRow<'r>> {
         let Entry { identity, delivery, failure, .. } = entry;
         let (state, error) = match classified {
+            Classified::Conflict(error) => {
+                return Some(NewRow::new(identity, delivery, Err(Reason::Conflict)).with_attempts(0, error));
+            }
             // A message that is already dead keeps its reason.
             Classified::TooOld(error) if failure.next.is_ok() => (Err(Reason::TooOld), error),
             Classified::New | Classified::TooOld(_) => (failure.next, &failure.error),
-            Classified::Duplicate(_) | Classified::Conflict(_) | Classified::Gone => return None,
+            Classified::Duplicate(_) | Classified::Gone => return None,
         };
         let row = NewRow::new(identity, delivery, state).with_attempts(failure.attempts, error);
         if !identity.has_key() {
@@ -112,20 +259,74 @@ impl<S: Store> Pipeline<S> {
             None => row,
         })
     }
-
-    /// Writes the row of a message whose key another message has claimed.
-    async fn insert_conflict(
-        &self,
-        txn: &mut S::Txn,
-        (identity, delivery): (&Identity, &Delivery),
-        error: &str,
-    ) -> Result<Option<i64>, StoreError> {
-        let row = NewRow::new(identity, delivery, Err(Reason::Conflict)).with_attempts(0, error);
-        Ok(self.store.insert(txn, &[row]).await?.pop())
-    }
 }
 
-/// Returns the claim that the current transaction made for this message. A duplicate of the message waits with it.
-fn made(identity: &Identity) -> ExistingClaim {
-    ExistingClaim { fingerprint: identity.fingerprint, age: None }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{ExistingClaim, HandlerId};
+    use crate::{Fingerprint, Key};
+
+    const AGE: Duration = Duration::from_secs(7);
+
+    fn claim(payload: &[u8], age: Option<Duration>) -> Claimed {
+        Claimed::Found(Some(ExistingClaim { fingerprint: Fingerprint::of(payload), age }))
+    }
+
+    #[test]
+    fn a_message_is_what_its_claim_says() {
+        let identity =
+            Identity { handler: HandlerId(1), key: Key::of("a").unwrap(), fingerprint: Fingerprint::of(b"ours") };
+        let new = Claimed::New { pruned_through: None };
+        let pruned = Claimed::New { pruned_through: Some(SystemTime::UNIX_EPOCH) };
+        let old = || Classified::TooOld("old".to_owned());
+        let text = "another message was already claimed under the key a: use the id of the event as the key, not of its \
+                    entity. If it is the same event in other bytes (compressed or serialized again), give the handler a \
+                    `fingerprint = ..` of its content; `Inbox::replay_as` runs it under another key";
+        let conflict = || Classified::Conflict(text.to_owned());
+        let by_recipe =
+            |age| Claimed::Found(Some(ExistingClaim { fingerprint: Fingerprint::of(b"other").by("a"), age }));
+        let table = [
+            (new, Classified::New),
+            (pruned, old()),
+            (Claimed::Found(None), Classified::Gone),
+            (claim(b"ours", Some(AGE)), Classified::Duplicate(Some(AGE))),
+            (claim(b"ours", None), Classified::Duplicate(None)),
+            (claim(b"other", Some(AGE)), conflict()),
+            (claim(b"other", None), conflict()),
+            // From before the handler got its `fingerprint = ..`.
+            (by_recipe(Some(AGE)), Classified::Duplicate(Some(AGE))),
+            (by_recipe(None), Classified::Duplicate(None)),
+        ];
+        for (claimed, expected) in table {
+            let too_old = |through: Option<SystemTime>| through.map(|_| "old".to_owned());
+            assert_eq!(classify(&identity, claimed, too_old), expected, "{claimed:?}");
+        }
+    }
+
+    #[test]
+    fn the_age_of_a_message_is_asked_only_where_its_claim_is_new() {
+        let identity =
+            Identity { handler: HandlerId(1), key: Key::of("a").unwrap(), fingerprint: Fingerprint::of(b"ours") };
+        for claimed in [Claimed::Found(None), claim(b"ours", Some(AGE)), claim(b"other", None)] {
+            classify(&identity, claimed, |_| panic!("{claimed:?}"));
+        }
+    }
+
+    #[test]
+    fn the_claim_decides_the_outcome_of_a_message_that_does_not_run() {
+        let meters = Meters::new("billing", "orders");
+        let dead = |reason| Some(Outcome::Dead { reason });
+        let table = [
+            (Classified::New, None),
+            (Classified::Gone, None),
+            (Classified::TooOld(String::new()), dead(Reason::TooOld)),
+            (Classified::Conflict(String::new()), dead(Reason::Conflict)),
+            (Classified::Duplicate(None), Some(Outcome::Duplicate)),
+            (Classified::Duplicate(Some(AGE)), Some(Outcome::Duplicate)),
+        ];
+        for (classified, outcome) in table {
+            assert_eq!(classified.outcome(&meters), outcome, "{classified:?}");
+        }
+    }
 }

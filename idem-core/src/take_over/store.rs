@@ -3,14 +3,12 @@
 use std::slice;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
+use crate::routes::Route;
+use crate::runtime::{Ended, Pipeline, Wait};
+use crate::store::{ClaimState, Identity, NewRow, StoreError, Ticket};
+use crate::{Delivery, Outcome, Reason, Store, telemetry};
 
-use crate::runtime::{Ended, Pipeline, Wait, refused};
-use crate::store::{ClaimState, NewRow, StoreError, Ticket};
-use crate::{Outcome, Reason, Store, telemetry};
-
-use super::classify::Classified;
-use super::entry::{Entry, Shared, Taken};
+use super::{Classified, Entry, Shared, Taken};
 
 impl<S: Store> Pipeline<S> {
     /// Takes a delivery over for its handler: after that the delivery may be acked, and its row runs, and is retried, by itself. On
@@ -23,58 +21,67 @@ impl<S: Store> Pipeline<S> {
         {
             return self.store_committed(entry, left_by).await;
         }
-        match self.store_delivery(slice::from_ref(entry)).await {
-            Ok(taken) => taken.first().map_or(Ended::Lost, |taken| Ended::Done(self.logged(entry, taken))),
-            Err(ended) => ended,
+        self.store_many(slice::from_ref(entry)).await.pop().unwrap_or(Ended::Lost)
+    }
+
+    /// Ends the transaction of a first delivery that is not new, in which nothing was written, and returns its outcome. A copy of a
+    /// processed message is known by the answer to its claim. All others are taken over by another transaction: their claims have
+    /// to be locked, or they need a row.
+    pub(crate) async fn answer(
+        &self,
+        txn: S::Txn,
+        route: &Route<S>,
+        (identity, delivery): (&Identity, &Delivery),
+        found: &Taken,
+    ) -> Ended {
+        if let Err(fault) = self.store.rollback(txn).await {
+            return self.outage.hold_for(fault);
+        }
+        match found.classified {
+            Classified::Duplicate(Some(_)) => found.ended(&route.meters),
+            _ => self.store(&Entry::due(identity.clone(), delivery)).await,
         }
     }
 
-    /// Does the same for each of several handlers, in one transaction: then each row runs independently.
+    /// Takes one delivery over for each of several handlers, in one transaction: then each row runs independently.
     ///
     /// # Errors
     /// Nothing is written. `Lost`: the row that the entries replace is another process's now.
     pub(crate) async fn store_shared(&self, entries: &[Entry<'_>]) -> Result<Shared, Ended> {
-        let taken = self.store_delivery(entries).await?;
-        Ok(self.shared(entries, &taken))
-    }
-
-    /// Takes one delivery over, unless no handler can be called for it while the brake holds such deliveries.
-    async fn store_delivery(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Ended> {
-        let unfit = unfit(entries);
-        if unfit.is_some_and(|(reason, _)| self.brake.holds(reason)) {
-            return Err(Ended::Park(Wait::Free));
-        }
         let taken = self.store_together(entries).await?;
-        if let Some((reason, error)) = unfit {
-            self.brake.unfit(reason, error);
-        }
-        Ok(taken)
+        let outcome = |(entry, taken): (&Entry<'_>, &Taken)| match taken.classified {
+            // This delivery itself stored it, before it was left to a preparation.
+            Classified::Duplicate(_) if entry.delivery.rare().preparation.tries() > 0 => {
+                (entry.identity.clone(), Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
+            }
+            _ => (entry.identity.clone(), self.logged(entry, taken)),
+        };
+        let is_known = |entry: &Entry<'_>| entry.identity.has_key();
+        let is_new = taken.iter().all(|taken| taken.classified == Classified::New) && entries.iter().any(is_known);
+        Ok(Shared { outcomes: entries.iter().zip(&taken).map(outcome).collect(), is_new })
     }
 
-    /// Takes several deliveries over in one transaction, each for one handler, in claim order. None of them is unfit.
-    /// Returns what became of each.
+    /// Takes several deliveries over in one transaction, each for one handler, in claim order. Returns what became of each.
     ///
-    /// If a claim is held up, or the database refuses a message, they are halved until the message at fault is alone. Those
-    /// that are not tried any more in an outage, or because the worker drains, are parked.
+    /// If a claim is held up, or the database refuses a message, they are halved until the message at fault is alone. In an
+    /// outage, and once the worker drains, none that is left is tried. If there is no answer, one of them may be the message
+    /// that takes too long: each is tried alone after that, because it has been tried once.
     pub(crate) async fn store_many(&self, entries: &[Entry<'_>]) -> Vec<Ended> {
         let (mut all, mut parts) = (Vec::with_capacity(entries.len()), vec![entries]);
-        let mut is_first = true;
         while let Some(part) = parts.pop() {
             let ends = self.draining.is_cancelled() || !self.outage.is_up();
-            let stored = match ends && !is_first {
+            let stored = match ends && part.len() < entries.len() {
                 true => Err(Ended::Park(Wait::Free)),
                 false => self.store_together(part).await,
             };
-            is_first = false;
             match stored {
                 Ok(taken) => {
                     let outcomes = part.iter().zip(&taken).map(|(entry, taken)| self.logged(entry, taken));
                     all.extend(outcomes.map(Ended::Done));
                 }
                 Err(ended) if part.len() == 1 => all.push(ended),
-                Err(Ended::Park(Wait::Free | Wait::Answer)) => {
-                    all.extend(part.iter().map(|_| Ended::Park(Wait::Free)));
-                }
+                Err(Ended::Park(Wait::Free)) => all.extend(part.iter().map(|_| Ended::Park(Wait::Free))),
+                Err(Ended::Park(Wait::Answer)) => all.extend(part.iter().map(|_| Ended::Park(Wait::Answer))),
                 Err(_) => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
@@ -84,14 +91,16 @@ impl<S: Store> Pipeline<S> {
         all
     }
 
-    /// Takes messages over in one transaction. The error parks all of them.
+    /// Takes messages over in one transaction. The error parks all of them. A delivery for which no handler can be called waits
+    /// while the kill switch holds such deliveries.
     async fn store_together(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Ended> {
+        let undeliverable = undeliverable(entries);
+        if undeliverable.is_some_and(|(reason, _)| self.kill_switch.holds(reason)) {
+            return Err(Ended::Park(Wait::Free));
+        }
         // The same one for all of them.
         let replaced = entries.iter().find_map(|entry| entry.replaces);
-        // All connections may be in use for longer than its lease.
-        let held = replaced.map(|row| self.leases.hold([row]));
         let begun = self.store.begin(self.settings.handler_timeout).await;
-        drop(held);
         let mut txn = begun.map_err(|fault| self.outage.hold_for(fault))?;
         let written = async {
             let taken = self.take_over(&mut txn, entries).await?;
@@ -121,29 +130,28 @@ impl<S: Store> Pipeline<S> {
         if entries.iter().zip(&taken).any(is_due) {
             self.wake_inbox();
         }
+        if let Some((reason, error)) = undeliverable {
+            self.kill_switch.undeliverable(reason, error);
+        }
         Ok(taken)
     }
 
-    /// Makes a message dead whose handler has committed its claim. Until this is written, the message counts as processed,
-    /// also if it is delivered again. It therefore retries until the database has responded, also while the worker stops,
-    /// for as long as that permits. `Park`: the database refuses the row.
+    /// Makes a message dead whose handler has committed its claim. Until this is written, the message counts as processed, also
+    /// if it is delivered again: whoever has the message keeps its failure, and tries again.
     pub(crate) async fn store_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Ended {
-        let write = || self.write_committed(entry, left_by);
-        let never = CancellationToken::new();
-        let written = self.outage.insist(&never, || async { refused(write().await) }).await;
-        if let Some(Err(error)) = written {
-            // Until it is written, only the log has it.
-            tracing::error!(
-                source = entry.delivery.source(),
-                message_id = entry.delivery.message_id(),
-                position = entry.delivery.position(),
-                error = crate::error::text(error.as_ref()),
-                "a handler ran COMMIT, and the dead letter of its message could not be written; until it is, the message \
-                 counts as processed; it is retried while this worker runs"
-            );
-            return Ended::Park(Wait::Refused(error));
-        }
-        Ended::Done(Outcome::Dead { reason: Reason::Committed })
+        let Err(fault) = self.write_committed(entry, left_by).await else {
+            return Ended::Done(Outcome::Dead { reason: Reason::Committed });
+        };
+        // Until it is written, only the log has it.
+        tracing::error!(
+            source = entry.delivery.source(),
+            message_id = entry.delivery.message_id(),
+            position = entry.delivery.position(),
+            error = crate::error::text(&fault),
+            "a handler ran COMMIT, and the dead letter of its message could not be written; until it is, the message counts as \
+             processed; it is retried while this worker runs"
+        );
+        self.outage.hold_for(fault)
     }
 
     /// Writes the dead letter, unless the claim has changed since the handler's COMMIT: then it was written by a try
@@ -167,14 +175,18 @@ impl<S: Store> Pipeline<S> {
     /// Returns the outcome of a message that was taken over, and logs the failure that was written or that could not be.
     fn logged(&self, entry: &Entry<'_>, taken: &Taken) -> Outcome {
         let _entered = entry.span.enter();
-        let failure = &*entry.failure;
+        let failure = &entry.failure;
         let outcome = match &taken.classified {
             // A message that is already dead keeps its reason.
             Classified::TooOld(_) if failure.next.is_err() => None,
             classified => classified.outcome(self.routes.meters(entry.identity.handler)),
         };
         let Some(outcome) = outcome else { return failure.logged(taken.row) };
-        taken.tell(failure.attempts);
+        match &taken.classified {
+            Classified::TooOld(error) => telemetry::tell(taken.row, failure.attempts, Err(Reason::TooOld), error),
+            Classified::Conflict(error) => telemetry::tell(taken.row, 0, Err(Reason::Conflict), error),
+            Classified::New | Classified::Duplicate(_) | Classified::Gone => {}
+        }
         let is_known = matches!(outcome, Outcome::Duplicate | Outcome::Dead { reason: Reason::Conflict });
         if is_known && failure.attempts > 0 {
             let (outcome, error) = (outcome.as_str(), failure.error.as_str());
@@ -187,25 +199,11 @@ impl<S: Store> Pipeline<S> {
         }
         outcome
     }
-
-    /// Returns the outcome of a delivery for each of several handlers, which have taken it over.
-    fn shared(&self, entries: &[Entry<'_>], taken: &[Taken]) -> Shared {
-        let outcome = |(entry, taken): (&Entry<'_>, &Taken)| match taken.classified {
-            // This delivery itself stored it, before it was left to a preparation.
-            Classified::Duplicate(_) if entry.delivery.rare().preparation.tries() > 0 => {
-                (entry.identity.clone(), Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
-            }
-            _ => (entry.identity.clone(), self.logged(entry, taken)),
-        };
-        let is_known = |entry: &Entry<'_>| entry.identity.has_key();
-        let is_new = taken.iter().all(|taken| taken.classified == Classified::New) && entries.iter().any(is_known);
-        Shared { outcomes: entries.iter().zip(taken).map(outcome).collect(), is_new }
-    }
 }
 
 /// Returns why no handler can be called for a delivery. A replayed one says nothing about those that arrive now.
-fn unfit<'e>(entries: &'e [Entry<'_>]) -> Option<(Reason, &'e str)> {
-    let is_unfit = |entry: &Entry<'_>| entry.replaces.is_none() && !entry.identity.has_key();
-    let first = entries.first().filter(|_| entries.iter().all(is_unfit))?;
+fn undeliverable<'e>(entries: &'e [Entry<'_>]) -> Option<(Reason, &'e str)> {
+    let is_undeliverable = |entry: &Entry<'_>| entry.replaces.is_none() && !entry.identity.has_key();
+    let first = entries.first().filter(|_| entries.iter().all(is_undeliverable))?;
     Some((first.failure.next.err()?, first.failure.error.as_str()))
 }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::registry::{Bound, Registered};
-use crate::runtime::{Health, Settings, SuspectLock};
+use crate::runtime::{Health, Settings};
 use crate::{Codec, Error, Extract, Handler, HandlerCodec, HandlerOptions, HasConnection, Json, Source, Store};
 
 /// Consumes one source under one consumer name and runs its handlers.
@@ -57,7 +57,6 @@ pub(super) struct Parts<S, Src> {
     pub(super) handlers: Vec<Arc<dyn Registered<S>>>,
     pub(super) settings: Settings,
     pub(super) health: Health,
-    pub(super) suspect_lock: SuspectLock,
 }
 
 /// A worker without handlers. Its state and codec can still be set.
@@ -89,7 +88,6 @@ impl<S: Store, Src: Source> Worker<S, Src> {
             handlers: Vec::new(),
             settings: Settings::default(),
             health: Health::new(),
-            suspect_lock: SuspectLock::process(),
         };
         Self { parts, state: Arc::new(()), codec: Arc::new(Json), stage: PhantomData }
     }

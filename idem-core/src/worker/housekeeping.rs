@@ -8,11 +8,11 @@ use crate::runtime::{Pipeline, within};
 use crate::store::{HandlerMark, RELEASED_AT_ONCE, Remedies, StoreError, as_ours};
 use crate::{Error, Lag, Store, telemetry};
 
-use super::unregistered::Unregistered;
+use super::register::rows_of_others;
 
 const READ_EVERY: Duration = Duration::from_secs(15);
-/// If counting fails, the interval doubles up to this.
-const SELDOM: Duration = Duration::from_secs(300);
+/// The same after a read that has failed.
+const SELDOM: Duration = Duration::from_secs(60);
 /// How long reading the gauges may take. This is shorter than any store's timeout for its own statements, so that a
 /// slow count costs one connection and is not mistaken for an outage.
 const COUNT: Duration = Duration::from_secs(5);
@@ -26,21 +26,19 @@ const REMIND: u64 = 60;
 /// failure is never an outage.
 pub(crate) async fn stats<S: Store>(pipeline: &Pipeline<S>) {
     let handlers = pipeline.routes.ids();
-    let mut wait = READ_EVERY;
     loop {
-        match within(COUNT, pipeline.store.stats(&handlers)).await {
+        let wait = match within(COUNT, pipeline.store.stats(&handlers)).await {
             Ok(stats) => {
-                wait = READ_EVERY;
                 pipeline.metrics.scheduled.set(stats.scheduled as f64);
                 pipeline.metrics.dead.set(stats.dead as f64);
                 pipeline.metrics.oldest_due.set(stats.oldest_due.unwrap_or_default().as_secs_f64());
+                READ_EVERY
             }
             Err(error) => {
-                wait = (wait * 2).min(SELDOM);
-                let consumer = &pipeline.consumer;
-                tracing::warn!(consumer, error, next = ?wait, "the inbox gauges could not be read");
+                tracing::warn!(consumer = pipeline.consumer, error, "the inbox gauges could not be read");
+                SELDOM
             }
-        }
+        };
         tokio::time::sleep(wait).await;
         pipeline.outage.over().await;
     }
@@ -50,21 +48,20 @@ pub(crate) async fn stats<S: Store>(pipeline: &Pipeline<S>) {
 /// is no subscription, or if the source does not report its lag. No message depends on it: a failure is logged, and the
 /// gauge keeps its last value.
 pub(crate) async fn source_lag(consumer: &str, mut current: watch::Receiver<Option<Lag>>) {
-    let mut wait = READ_EVERY;
     loop {
         let Ok(Some(lag)) = current.wait_for(Option::is_some).await.map(|lag| lag.clone()) else { return };
-        match within(COUNT, lag.read()).await {
+        let wait = match within(COUNT, lag.read()).await {
             Ok(lags) => {
-                wait = READ_EVERY;
                 lags.iter().for_each(|(source, messages)| telemetry::lag(consumer, source, *messages));
+                READ_EVERY
             }
             // The subscription ended while its lag was read, as it does in each shutdown.
             Err(_) if current.borrow().is_none() => continue,
             Err(error) => {
-                wait = (wait * 2).min(SELDOM);
-                tracing::warn!(consumer, error, next = ?wait, "the lag could not be read");
+                tracing::warn!(consumer, error, "the lag could not be read");
+                SELDOM
             }
-        }
+        };
         tokio::time::sleep(wait).await;
     }
 }
@@ -77,7 +74,7 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
         tokio::time::sleep(PRUNE).await;
         pipeline.outage.over().await;
         match pipeline.store.prune().await {
-            Ok(pruned) if pruned.claims > 0 => tracing::debug!(claims = pruned.claims, "old claims are pruned"),
+            Ok(claims) if claims > 0 => tracing::debug!(claims, "old claims are pruned"),
             Ok(_) => {}
             Err(fault @ StoreError::ConnectionLost(_)) => pipeline.outage.report(&fault),
             // Also if the database refuses it: messages may work, and find out by themselves if they do not.
@@ -168,7 +165,8 @@ async fn remind<S: Store>(pipeline: &Pipeline<S>) {
     if let Ok(mut known) = store.handlers(Some(consumer)).await {
         let names: Vec<&str> = routes.names().collect();
         known.iter_mut().for_each(|known| as_ours(known, &names));
-        Unregistered { consumer, names: &names }.remind(&known, |handler| Remedies::of(store, consumer, handler, ""));
+        let texts = rows_of_others(consumer, &names, &known, |old| Remedies::of(store, consumer, old, ""));
+        texts.iter().filter(|(_, recently)| !recently).for_each(|(text, _)| tracing::warn!("{text}"));
     }
 }
 
@@ -271,8 +269,8 @@ mod tests {
                 assert_eq!((orders.1, refunds.1), (1.0, 7.0));
                 assert!(orders.0.contains("idem_source_lag") && orders.0.contains("orders"), "{orders:?}");
                 assert!(orders.0.contains("billing"), "{orders:?}");
-                // 15 seconds to the error, 30 to the silence of 5, and 60 more.
-                sleep(Duration::from_secs(110)).await;
+                // 15 seconds to the error, 60 to the silence of 5, and 60 more.
+                sleep(Duration::from_secs(140)).await;
                 assert_eq!(gauges(&snapshots)[0].1, 4.0);
             })
         });

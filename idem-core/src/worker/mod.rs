@@ -2,35 +2,22 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `builder`, `tuning`, `options` | the builder, its options, and the parts of a worker |
-//! | `run` | the lifecycle: start, run, drain |
-//! | `start`, `fitness`, `calls`, `register`, `unregistered` | the checks at the start, and the registration of the handlers |
-//! | `tasks` | the tasks of a running worker |
-//! | `receive`, `reopen`, `leave` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
-//! | `lane` | a task that processes deliveries |
+//! | `builder`, `options` | the builder, its options, and the parts of a worker |
+//! | `run` | the lifecycle: start, run, drain; the tasks of a running worker |
+//! | `start`, `fitness`, `register` | the checks at the start, and the registration of the handlers |
+//! | `receive` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
 //! | `housekeeping` | prunes claims, reads gauges, records that the worker is alive; the lag of the source |
-//! | `outbox` | watches the outbox to which handlers stage messages |
-//! | `drain` | the drain |
 //! | `workers`, `shutdown` | several workers in one process; the signals that ask a process to end |
 
 mod builder;
-mod calls;
-mod drain;
 mod fitness;
 mod housekeeping;
-mod lane;
-mod leave;
 mod options;
-mod outbox;
 mod receive;
 mod register;
-mod reopen;
 mod run;
 mod shutdown;
 mod start;
-mod tasks;
-mod tuning;
-mod unregistered;
 mod workers;
 
 pub use builder::{NoHandlers, WithHandlers, Worker};

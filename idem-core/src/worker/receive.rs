@@ -1,17 +1,15 @@
-//! The receiving task, which supervises the source.
+//! The receiving task, which supervises the source: it reopens one that has failed, and disconnects from the broker while the
+//! worker cannot handle what it holds.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use async_channel::Sender;
-use tokio::time::timeout;
+use backon::ExponentialBackoff;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::park::{Arrival, Carried, Parked};
-use crate::runtime::{KeyTicket, LeasedAcker, Pipeline, Rate, Wait};
-use crate::worker::leave;
-use crate::{Delivery, DeliveryOrder, Source, Store, SubscribeOptions};
-
-use super::reopen::Reopening;
+use crate::error::{chain, text};
+use crate::park::{Arrivals, Arrived, Carried};
+use crate::runtime::{Health, Pipeline, growing_waits};
+use crate::{DeliveryOrder, Error, Source, Store, SubscribeOptions};
 
 /// How long closing a subscription may take before it is left to the broker.
 pub(super) const CLOSE: Duration = Duration::from_secs(5);
@@ -23,46 +21,41 @@ pub(crate) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     options: &SubscribeOptions,
-    to: &Arrivals<LeasedAcker<Src::Acker>>,
+    to: &Arrivals<Src::Acker>,
 ) {
-    let settled = || pipeline.settled.load(Relaxed);
-    let mut reopening = Reopening::new(settled());
+    let mut waits = delays();
     loop {
-        let (name, limit) = (source.name().to_owned(), source.unsettled_limit());
-        let ended = tokio::select! {
+        let (limit, began) = (source.unsettled_limit(), Instant::now());
+        let leaves = tokio::select! {
             biased;
             () = pipeline.draining.cancelled() => return,
-            error = forward(pipeline, source, to) => Ok(error),
-            why = leave::too_long(pipeline, limit) => Err(why),
+            error = forward(pipeline, source, to) => {
+                let text = "the connection to the broker was lost; unacked messages are redelivered";
+                tracing::warn!(source = source.name(), error, "{text}");
+                false
+            }
+            why = too_long(pipeline, limit) => {
+                let text = "held deliveries are returned to the broker, and no more are taken until it is over";
+                tracing::warn!(source = source.name(), why, "{text}");
+                true
+            }
         };
+        if began.elapsed() >= RECOVERED {
+            waits = delays();
+        }
         pipeline.health.set_broker(false);
         pipeline.lag.send_replace(None);
-        let left = ended.is_err();
-        match ended {
-            Ok(error) => {
-                tracing::warn!(
-                    source = name,
-                    error,
-                    "the connection to the broker was lost; unacked messages are redelivered"
-                )
-            }
-            Err(why) => {
-                tracing::warn!(
-                    source = name,
-                    why,
-                    "held deliveries are returned to the broker, and no more are taken until it is over"
-                );
-                let _ = timeout(CLOSE, source.close()).await;
-            }
+        if leaves {
+            let _ = timeout(CLOSE, source.close()).await;
         }
         tokio::select! {
             biased;
             () = pipeline.draining.cancelled() => return,
             () = async {
-                if left {
-                    leave::over(pipeline).await;
+                if leaves {
+                    can_go_on(pipeline).await;
                 }
-                reopening.open(source, options, settled(), &pipeline.health).await;
+                reopen(source, options, &mut waits, &pipeline.health).await;
             } => {}
         }
         // The retention was changed while the worker ran. Ending the worker would not help.
@@ -81,21 +74,20 @@ pub(crate) async fn run<S: Store, Src: Source>(
 async fn forward<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
-    to: &Arrivals<LeasedAcker<Src::Acker>>,
+    to: &Arrivals<Src::Acker>,
 ) -> crate::BoxError {
     loop {
-        pipeline.outage.over().await;
-        pipeline.health.resumed().await;
-        pipeline.outbox_full(false).await;
+        can_go_on(pipeline).await;
         match source.next().await {
             // The queues need no limit: the source returns no more than may be unsettled.
-            Ok((mut delivery, acker)) => {
-                warn_of_many(&delivery, &pipeline.redeliveries);
-                pipeline.recognize(&mut delivery);
+            Ok((delivery, acker)) => {
+                let mut arrival = Box::new(Arrived { delivery, acker, carried: Carried::default() });
+                let delivery = &mut arrival.delivery;
+                pipeline.recognize(delivery);
                 delivery.ordering_key =
                     delivery.ordering_key.filter(|_| pipeline.settings.order != DeliveryOrder::None);
-                let place = delivery.ordering_key.map(|key| pipeline.order.place(key));
-                to.push(Box::new(delivery), LeasedAcker::new(acker), place);
+                arrival.carried.order = delivery.ordering_key.map(|key| pipeline.order.place(key));
+                to.push(arrival);
                 pipeline.outage.set_room(source.room());
             }
             Err(error) => return error,
@@ -103,101 +95,124 @@ async fn forward<S: Store, Src: Source>(
     }
 }
 
-/// The queues for received deliveries.
-pub(crate) struct Arrivals<A> {
-    /// Deliveries that can run.
-    pub(crate) lanes: Sender<Arrival<A>>,
-    /// Deliveries that cannot run now: those received here wait for their turn.
-    pub(crate) parked: Sender<Parked<A>>,
-    /// Redelivered messages, which must not wait for a free lane: a broker with a delivery limit would drop such a
-    /// message if this process ended often enough before that.
-    pub(crate) to_store: Sender<Arrival<A>>,
+/// The longest delay before a source is reopened.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// A source that fails sooner than this has not recovered, and the delays before it is reopened go on growing.
+const RECOVERED: Duration = Duration::from_secs(1);
+
+fn delays() -> ExponentialBackoff {
+    growing_waits(Duration::from_millis(100), LONGEST)
 }
 
-impl<A> Arrivals<A> {
-    /// Closes all queues. Items already in them are still taken.
-    pub(super) fn close(&self) {
-        self.lanes.close();
-        self.parked.close();
-        self.to_store.close();
-    }
-
-    fn push(&self, delivery: Box<Delivery>, acker: A, place: Option<KeyTicket>) {
-        let must_wait = place.as_ref().is_some_and(|place| !place.is_first());
-        let stores_first = place.is_none() && delivery.redelivered();
-        let arrival = Arrival { delivery, acker, carried: Carried { order: place, ..Carried::default() } };
-        // What a drain has closed takes no more: the close of the source gives it back.
-        if must_wait {
-            // Also one that was redelivered: sources refuse queues with a delivery limit, so nothing drops it while it waits.
-            drop(self.parked.try_send(Parked { arrival, until: Wait::Order }));
-        } else if stores_first {
-            drop(self.to_store.try_send(arrival));
-        } else {
-            drop(self.lanes.try_send(arrival));
+/// Reopens the source, with unlimited retries. A source that refuses although its broker answers is an error in the log
+/// and in `health`. As cancel safe as [`Source::subscribe`].
+async fn reopen<Src: Source>(
+    source: &mut Src,
+    options: &SubscribeOptions,
+    waits: &mut ExponentialBackoff,
+    health: &Health,
+) {
+    loop {
+        tokio::time::sleep(waits.next().unwrap_or(LONGEST)).await;
+        let opened = source.subscribe(options.clone()).await;
+        let refused = opened.as_ref().err().and_then(|error| refusal(&**error));
+        let is_new = health.set_unsubscribed(refused.clone());
+        match (opened, refused) {
+            (Ok(()), _) => return,
+            (Err(_), Some(why)) if is_new => {
+                tracing::error!(source = source.name(), why, "nothing is consumed until this is repaired");
+            }
+            (Err(error), Some(_)) => tracing::debug!(source = source.name(), error, "nothing is consumed yet"),
+            (Err(error), None) => tracing::warn!(source = source.name(), error, "the broker is still away"),
         }
     }
 }
 
-/// The delivery count from which a warning is logged. RabbitMQ 4 drops a message at the 21st return by default.
-const MANY: u32 = 10;
+/// Returns the text of an error that does not pass with an outage: one of the configuration.
+fn refusal(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let config = chain(error).filter_map(|part| part.downcast_ref()).find(|part| matches!(part, Error::Config(_)));
+    config.map(|config| text(config))
+}
 
-/// The least time between two warnings. A return counts for all deliveries that the connection had.
-const PAUSE: Duration = Duration::from_secs(60);
+/// An outage that starts again within this time is the same outage: held deliveries are retried every two seconds.
+const SAME: Duration = Duration::from_secs(10);
 
-fn warn_of_many(delivery: &Delivery, last: &Rate) {
-    if let Some(count) = delivery.delivery_count().filter(|count| *count >= MANY)
-        && last.allows(PAUSE)
-    {
-        tracing::warn!(
-            source = delivery.source(),
-            message_id = delivery.message_id(),
-            position = delivery.position(),
-            count,
-            "the broker has redelivered a message many times, and drops it if the queue has a delivery limit: find \
-             out why workers or connections end (out of memory, a crash loop, a consumer timeout). It is logged once a minute"
-        );
+/// Waits until the database has been unavailable, consumption paused or the outbox full, for a quarter of the time that
+/// the broker lets a delivery stay unsettled. Returns the reason. Held deliveries should then be given back: the broker
+/// would take them back again and again, or other workers, which can handle them, would get nothing of them. Never
+/// completes if the broker has no such limit. Cancel safe.
+async fn too_long<S: Store>(pipeline: &Pipeline<S>, limit: Option<Duration>) -> &'static str {
+    let (outage, health) = (&pipeline.outage, &pipeline.health);
+    let Some(long) = limit.map(|limit| limit / 4) else { return std::future::pending().await };
+    tokio::select! {
+        () = lasts(long, || outage.began(), || outage.over()) => "the database has been away for long",
+        () = lasts(long, || health.pauses(), || health.resumed()) => "consumption has been paused for long",
+        () = lasts(long, || pipeline.outbox_full(true), || pipeline.outbox_full(false)) => "the outbox has been full for long",
+    }
+}
+
+/// Waits until the worker can take deliveries again. Cancel safe.
+async fn can_go_on<S: Store>(pipeline: &Pipeline<S>) {
+    pipeline.outage.over().await;
+    pipeline.health.resumed().await;
+    pipeline.outbox_full(false).await;
+}
+
+/// Waits until an outage has lasted for `long`.
+async fn lasts<B: Future, O: Future>(long: Duration, began: impl Fn() -> B, over: impl Fn() -> O) {
+    loop {
+        began().await;
+        let end = Instant::now() + long;
+        loop {
+            if timeout_at(end, over()).await.is_err() {
+                return;
+            }
+            if timeout(long.min(SAME), began()).await.is_err() {
+                break;
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use tracing::field::{Field, Visit};
-    use tracing::{Event, Level, Subscriber};
-    use tracing_subscriber::Layer;
-    use tracing_subscriber::layer::{Context, SubscriberExt};
+    use tokio::sync::watch;
+    use tokio::time::sleep;
 
     use super::*;
 
-    /// The `count` fields of logged warnings.
-    #[derive(Clone, Default)]
-    struct Warnings(Arc<Mutex<Vec<u64>>>);
+    const LONG: Duration = Duration::from_secs(60);
 
-    impl<S: Subscriber> Layer<S> for Warnings {
-        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-            assert_eq!(*event.metadata().level(), Level::WARN);
-            event.record(&mut self.clone());
-        }
-    }
-
-    impl Visit for Warnings {
-        fn record_u64(&mut self, field: &Field, value: u64) {
-            assert_eq!(field.name(), "count");
-            self.0.lock().unwrap().push(value);
-        }
-
-        fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
-    }
-
-    #[test]
-    fn messages_that_were_delivered_ten_times_are_one_warning_a_minute() {
-        let (warnings, last) = (Warnings::default(), Rate::default());
-        crate::log_of_tests::with_subscriber(tracing_subscriber::registry().with(warnings.clone()), || {
-            for count in [None, Some(1), Some(9), Some(10), Some(500)] {
-                warn_of_many(&Delivery::new("orders", "{}").with_delivery_count(count), &last);
+    /// Returns the time until `lasts` reports an outage of one minute. Each change waits so many seconds and then sets
+    /// whether the database is up.
+    async fn left_after(changes: &[(u64, bool)]) -> Duration {
+        let (up, began) = (watch::Sender::new(true), Instant::now());
+        let until = async |now: bool| drop(up.subscribe().wait_for(|up| *up == now).await);
+        let changes = async {
+            for (seconds, now) in changes {
+                sleep(Duration::from_secs(*seconds)).await;
+                up.send_replace(*now);
             }
-        });
-        assert_eq!(*warnings.0.lock().unwrap(), [10]);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = lasts(LONG, || until(false), || until(true)) => began.elapsed(),
+            () = changes => Duration::ZERO,
+            () = sleep(Duration::from_secs(10_000)) => Duration::MAX,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_of_that_time_is_too_long() {
+        assert_eq!(left_after(&[]).await, Duration::MAX);
+        assert_eq!(left_after(&[(100, false)]).await.as_secs(), 160);
+        assert_eq!(left_after(&[(100, false), (59, true)]).await, Duration::MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_begins_again_at_once_is_the_same() {
+        assert_eq!(left_after(&[(0, false), (30, true), (5, false), (10, true), (1, false)]).await.as_secs(), 60);
+        assert_eq!(left_after(&[(0, false), (30, true), (11, false)]).await.as_secs(), 101);
     }
 }

@@ -1,13 +1,27 @@
-//! The lifecycle of a worker: start, run, drain.
+//! The lifecycle of a worker: start, run, drain. In a drain nothing new starts, running work may finish, and the rest is released.
 
+use std::iter;
 use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::{Error, Source, Store};
+use async_channel::{Receiver, unbounded};
+use futures_util::future::join_all;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::park::{self, Arrival, Arrivals};
+use crate::process::lane;
+use crate::runtime::Pipeline;
+use crate::store::ConnectionShare;
+use crate::{Acker, Error, Source, Store, SubscribeOptions};
 
 use super::builder::Parts;
-use super::drain::drain;
 use super::start::start;
-use super::tasks::Tasks;
+use super::{housekeeping, receive};
+
+/// How long cancelled work may take to end after the shutdown timeout.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 pub(super) async fn until<S: Store, Src: Source>(
     parts: Parts<S, Src>,
@@ -20,8 +34,157 @@ pub(super) async fn until<S: Store, Src: Source>(
         health.set_database(false);
     });
     let mut shutdown = pin!(shutdown);
-    let Some(started) = start(parts, shutdown.as_mut()).await? else { return Ok(()) };
-    let mut tasks = Tasks::spawn(started);
-    let ended = tasks.run(shutdown).await;
+    let Some(mut tasks) = start(parts, shutdown.as_mut()).await? else { return Ok(()) };
+    // Until it must drain. If receiving has ended already, with the result of its task.
+    let ended = tokio::select! {
+        () = shutdown => None,
+        () = tasks.pipeline.defect.seen() => None,
+        ended = tasks.receiving.join_next() => ended,
+    };
     drain(tasks, ended).await
+}
+
+/// A running worker. Dropping it ends all of its tasks.
+pub(super) struct Tasks<S: Store, Src: Source> {
+    pipeline: Arc<Pipeline<S>>,
+    queues: Arc<Arrivals<Src::Acker>>,
+    /// What waits for a lane, or to be stored.
+    waiting: [Receiver<Arrival<Src::Acker>>; 2],
+    receiving: JoinSet<Src>,
+    /// Tasks that must finish their deliveries or rows before the worker ends.
+    working: JoinSet<()>,
+    _beside: JoinSet<()>,
+    /// The worker's share of the store's connections, reserved until this is dropped.
+    _connections: ConnectionShare,
+}
+
+impl<S: Store, Src: Source> Tasks<S, Src> {
+    pub(super) fn spawn(
+        pipeline: Arc<Pipeline<S>>,
+        mut source: Src,
+        options: SubscribeOptions,
+        connections: ConnectionShare,
+    ) -> Self {
+        let settings = &pipeline.settings;
+        let stores_beside_lanes = !settings.inbox && settings.is_unordered();
+        let (to_lanes, lanes) = unbounded();
+        // With an order, the waiting deliveries store themselves.
+        let (to_store, stored) = if stores_beside_lanes { unbounded() } else { (to_lanes.clone(), lanes.clone()) };
+        let (to_park, parked) = unbounded();
+        let queues = Arc::new(Arrivals { lanes: to_lanes, parked: to_park, to_store });
+        let waiting = [lanes.clone(), stored.clone()];
+        let mut working = JoinSet::new();
+        if settings.inbox || stores_beside_lanes {
+            let to_park = queues.parked.clone();
+            spawn(&mut working, &pipeline, "storing", |at| lane::store(at, stored, to_park));
+        }
+        if !settings.inbox {
+            for _ in 0..settings.concurrency {
+                working.spawn(lane::run(pipeline.clone(), lanes.clone(), queues.parked.clone()));
+            }
+        }
+        let to_all = queues.clone();
+        spawn(&mut working, &pipeline, "parked", |at| park::run(at, parked, to_all));
+        spawn(&mut working, &pipeline, "inbox", crate::inbox::run);
+        spawn(&mut working, &pipeline, "calls", crate::call::run);
+        let beside = look_after(&pipeline);
+        let (mut receiving, at, to) = (JoinSet::new(), pipeline.clone(), queues.clone());
+        // In a spawned task, because `main` runs on a thread outside the runtime's worker threads: waking that thread for each
+        // delivery took about 40 microseconds of CPU time.
+        receiving.spawn(async move {
+            at.defect.task("receiving", receive::run(&at, &mut source, &options, &to)).await;
+            source
+        });
+        Self { pipeline, queues, waiting, receiving, working, _beside: beside, _connections: connections }
+    }
+}
+
+/// Spawns the background tasks, which run until the worker ends.
+fn look_after<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
+    let mut beside = JoinSet::new();
+    spawn(&mut beside, pipeline, "watch of the database", |at| async move { at.outage.watch(&at.store).await });
+    spawn(&mut beside, pipeline, "gauges", |at| async move { housekeeping::stats(&at).await });
+    let of = pipeline.lag.subscribe();
+    spawn(&mut beside, pipeline, "lag", |at| async move { housekeeping::source_lag(&at.consumer, of).await });
+    spawn(&mut beside, pipeline, "pruning", |at| async move { housekeeping::prune(&at).await });
+    spawn(&mut beside, pipeline, "signs of life", |at| async move { housekeeping::record_seen(&at).await });
+    if pipeline.outbox.is_some() {
+        spawn(&mut beside, pipeline, "watch of the outbox", |at| async move { at.watch_outbox().await });
+    }
+    beside
+}
+
+/// Spawns a task. A panic in it drains the worker.
+fn spawn<S: Store, W: Future<Output = ()> + Send + 'static>(
+    tasks: &mut JoinSet<()>,
+    pipeline: &Arc<Pipeline<S>>,
+    name: &'static str,
+    work: impl FnOnce(Arc<Pipeline<S>>) -> W,
+) {
+    let (pipeline, work) = (pipeline.clone(), work(pipeline.clone()));
+    tasks.spawn(async move { pipeline.defect.task(name, work).await.unwrap_or(()) });
+}
+
+/// Drains a worker. `early` is the result of the receiving task, if it has already ended.
+async fn drain<S: Store, Src: Source>(
+    mut tasks: Tasks<S, Src>,
+    early: Option<Result<Src, JoinError>>,
+) -> Result<(), Error> {
+    let pipeline = tasks.pipeline.clone();
+    tracing::info!(consumer = pipeline.consumer, "the worker drains");
+    pipeline.draining.cancel();
+    pipeline.health.set_broker(false);
+    pipeline.lag.send_replace(None);
+    let ended = if early.is_some() { early } else { tasks.receiving.join_next().await };
+    // Only now: what was received last would otherwise find the queues closed, and wait for the end of the source.
+    tasks.queues.close();
+    // Otherwise the runtime is shutting down.
+    let Some(Ok(mut source)) = ended else { return Ok(()) };
+    let end = Instant::now() + pipeline.settings.shutdown_timeout;
+    if pipeline.settings.is_unordered() {
+        give_back(&pipeline, &mut source, &tasks.waiting, end).await;
+    }
+    finish(&pipeline, &mut tasks.working, end).await;
+    if let Some(Err(_)) = pipeline.defect.task("close of the source", timeout(LAST_WORDS, source.close())).await {
+        tracing::warn!(consumer = pipeline.consumer, "the connection to the broker was not closed in time");
+    }
+    pipeline.defect.error().map_or(Ok(()), Err)
+}
+
+/// Ends the subscription, and releases the deliveries that wait for a lane, or to be stored, so that another worker has them while
+/// handlers of this one still run and are settled. With an order, closing the source gives everything back at once instead: if
+/// the subscription ended while this worker still held deliveries, the next consumer would continue behind them.
+async fn give_back<S: Store, Src: Source>(
+    pipeline: &Pipeline<S>,
+    source: &mut Src,
+    queues: &[Receiver<Arrival<Src::Acker>>],
+    end: Instant,
+) {
+    if let Some(Err(_)) = pipeline.defect.task("drain of the source", timeout(LAST_WORDS, source.drain())).await {
+        // A broker that hangs must not use up the shutdown timeout, which is meant for handlers.
+        tracing::warn!(consumer = pipeline.consumer, "the subscription was not ended in time");
+    }
+    let waiting = queues.iter().flat_map(|queue| iter::from_fn(move || queue.try_recv().ok()));
+    let live = waiting.filter(|arrival| arrival.acker.is_live());
+    let released = join_all(live.map(|arrival| pipeline.release(arrival.acker)));
+    // Those that are not released in time go back when the source is closed, or when the broker has waited for long enough.
+    let _ = timeout_at(end, pipeline.defect.task("release of deliveries", released)).await;
+}
+
+/// Waits until running work has finished; cancels it at `end`.
+async fn finish<S: Store>(pipeline: &Pipeline<S>, working: &mut JoinSet<()>, end: Instant) {
+    if timeout_at(end, all(working)).await.is_ok() {
+        return;
+    }
+    let patience = pipeline.settings.shutdown_timeout;
+    let consumer = &pipeline.consumer;
+    tracing::warn!(consumer, ?patience, "`.shutdown_timeout(..)` has elapsed: handlers that still run are rolled back");
+    pipeline.stop.cancel();
+    if timeout(LAST_WORDS, all(working)).await.is_err() {
+        working.shutdown().await;
+    }
+}
+
+async fn all(working: &mut JoinSet<()>) {
+    while working.join_next().await.is_some() {}
 }

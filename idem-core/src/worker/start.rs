@@ -2,42 +2,30 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
-use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
-use crate::inbox::ParkedRows;
 use crate::registry::Facts;
-use crate::routes::Routes;
-use crate::runtime::{
-    BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, OutboxGate, Pipeline, Preparations, Rate, Rows,
-};
-use crate::store::{ConnectionShare, OutboxId};
-use crate::telemetry::{self, ConsumerMetrics};
-use crate::{Error, Source, Store, SubscribeOptions, age};
+use crate::runtime::Pipeline;
+use crate::store::ConnectionShare;
+use crate::{Error, Source, Store, SubscribeOptions, age, telemetry};
 
 use super::builder::Parts;
+use super::fitness;
 use super::receive::CLOSE;
 use super::register::{self, Registration};
-use super::{calls, fitness};
+use super::run::Tasks;
 
-/// A worker that has subscribed, and whose tasks have not started.
-pub(super) struct Started<S: Store, Src> {
-    pub(super) pipeline: Arc<Pipeline<S>>,
-    pub(super) source: Src,
-    pub(super) options: SubscribeOptions,
-    /// The worker's share of the store's connections, reserved until this is dropped.
-    pub(super) connections: ConnectionShare,
-}
-
-/// Checks, registers and subscribes. Returns `None` if `shutdown` came first.
+/// Checks, registers, subscribes, and spawns the tasks. Returns `None` if `shutdown` came first.
 pub(super) async fn start<S: Store, Src: Source>(
     mut parts: Parts<S, Src>,
     shutdown: Pin<&mut impl Future<Output = ()>>,
-) -> Result<Option<Started<S, Src>>, Error> {
-    check(&parts)?;
+) -> Result<Option<Tasks<S, Src>>, Error> {
+    let handlers: Vec<&Facts> = parts.handlers.iter().map(|handler| handler.facts()).collect();
+    parts.settings.check(&parts.consumer)?;
+    fitness::distinct(&handlers, &parts.settings)?;
+    fitness::routing(&handlers, &parts.source, &parts.settings)?;
+    fitness::each(&handlers, &parts.source, &parts.settings)?;
     let connections = parts.store.facts().connections.add(parts.settings.connections());
     let Registration { routes, has_history, outbox } =
         register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
@@ -62,10 +50,12 @@ pub(super) async fn start<S: Store, Src: Source>(
     }
     tell(&parts);
     tell_of_connections(&parts, &connections);
-    parts.health.set_broker(true);
-    parts.health.set_database(true);
-    let (pipeline, source) = assemble(parts, routes, outbox);
-    Ok(Some(Started { pipeline, source, options, connections }))
+    telemetry::describe();
+    let Parts { consumer, store, source, settings, health, .. } = parts;
+    health.set_broker(true);
+    health.set_database(true);
+    let pipeline = Arc::new(Pipeline::new(consumer, store, &source, routes, outbox, settings, health));
+    Ok(Some(Tasks::spawn(pipeline, source, options, connections)))
 }
 
 /// Logs the worker's settings, for later readers of the log.
@@ -110,61 +100,4 @@ fn tell_of_connections<S: Store, Src>(Parts { consumer, settings, .. }: &Parts<S
          {others} to store deliveries and for statements of its own), and all workers of this store together {wanted}, which is more \
          than it has, so messages wait for connections: set `.connections({wanted})` to avoid this"
     );
-}
-
-/// Checks that settings, handlers and source are compatible.
-fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
-    let handlers: Vec<&Facts> = parts.handlers.iter().map(|handler| handler.facts()).collect();
-    parts.settings.check(&parts.consumer)?;
-    fitness::distinct(&handlers, &parts.settings)?;
-    fitness::timeouts(&handlers)?;
-    fitness::natural(&handlers)?;
-    calls::check(&handlers)?;
-    fitness::subjects(&parts.source, &parts.settings.route_by)?;
-    fitness::event_types(&parts.source, &handlers, &parts.settings)?;
-    fitness::keys(&parts.source, &handlers, &parts.settings)
-}
-
-fn assemble<S: Store, Src: Source>(
-    parts: Parts<S, Src>,
-    routes: Routes<S>,
-    outbox: Option<OutboxId>,
-) -> (Arc<Pipeline<S>>, Src) {
-    telemetry::describe();
-    let Parts { consumer, store, source, settings, health, suspect_lock, .. } = parts;
-    let single_stores = Semaphore::new(settings.stored_at_once().single);
-    let unsettled = settings.unsettled().saturating_mul(source.queues().max(1));
-    let pipeline = Pipeline {
-        store,
-        single_stores,
-        system: source.system(),
-        routes,
-        outbox: outbox.map(OutboxGate::new),
-        throttle: BatchThrottle::new(settings.batch),
-        key_locks: KeyQueue::default(),
-        outage: Arc::new(Outage::new(health.clone(), unsettled)),
-        suspect_lock,
-        leases: Leases::default(),
-        parked_rows: ParkedRows::default(),
-        left_to_callers: Rate::default(),
-        late_calls: Rate::default(),
-        redeliveries: Rate::default(),
-        preparations: Arc::<Preparations>::default(),
-        own_statements: Mutex::new(()),
-        brake: Brake::new(settings.unfit_limit, health.clone()),
-        defect: Defect::default(),
-        health,
-        metrics: ConsumerMetrics::new(&consumer),
-        lag: watch::Sender::new(source.lag()),
-        scheduled: Notify::new(),
-        calls_due: Notify::new(),
-        rows: Rows::default(),
-        order: KeyQueue::default(),
-        settled: AtomicU64::new(0),
-        draining: CancellationToken::new(),
-        stop: CancellationToken::new(),
-        settings,
-        consumer,
-    };
-    (Arc::new(pipeline), source)
 }

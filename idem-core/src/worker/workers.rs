@@ -74,7 +74,7 @@ impl Workers {
 
     /// Adds a relay, which publishes what the handlers of a worker, or the application, stage in its outbox.
     pub fn relay<S: Store, K: Sink>(mut self, relay: Relay<S, K>) -> Self {
-        let (name, health) = (relay.outbox().to_owned(), relay.health());
+        let (name, health) = (relay.name.clone(), relay.health());
         let run = Box::pin(relay.run_until(self.stop.clone().cancelled_owned()));
         self.members.push(Member { kind: "relay", name, health, run });
         self

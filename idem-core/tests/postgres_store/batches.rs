@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, CommitResult, InboxRows, RollbackResult, RowKind, Transactions, TxnState};
+use idem_core::store::{ClaimState, CommitResult, Fate, InboxRows, RowKind, Transactions, TxnState};
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::sessions::{narrow, state};
-use crate::world::{DEADLINE, World, handler_connection, raw, world};
+use crate::world::{DEADLINE, World, backend, handler_connection, raw, world};
 
 /// Begins and makes three claims at once, as a batch does.
 async fn batch(world: &World, name: &str) -> idem_core::store::postgres::Txn {
@@ -56,7 +56,7 @@ async fn only_idem_commits_a_batch() {
         let by_the_server = prepares == 0 && refused.contains("prepared transactions are disabled");
         assert!(by_the_server || named.iter().any(|text| refused.contains(text)), "{statements:?}: {refused}");
         let undone = world.store.rollback(txn).await.unwrap();
-        assert_ne!(undone, RollbackResult::CommittedEarly, "{statements:?}");
+        assert_ne!(undone, Fate::CommittedEarly, "{statements:?}");
         assert_eq!(world.claims().await, 0, "{statements:?}");
     }
 }
@@ -81,7 +81,7 @@ async fn only_idem_commits_a_batch_however_it_begins() {
     for mut txn in [beside, rows_start] {
         let refused = handler_connection(&mut txn).execute(sqlx::raw_sql("COMMIT")).await.unwrap_err().to_string();
         assert!(refused.contains("let idem commit"), "{refused}");
-        assert_eq!(world.store.rollback(txn).await.unwrap(), RollbackResult::Ended);
+        assert_eq!(world.store.rollback(txn).await.unwrap(), Fate::Ended);
     }
     assert_eq!(world.number("SELECT count(*) FROM processed_messages WHERE processed_at IS NOT NULL").await, 0);
     assert_eq!(world.number("SELECT count(*) FROM inbox_messages").await, 2);
@@ -144,6 +144,17 @@ async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
     let txn = first_of_two(&world, "tenant", "SET LOCAL app.tenant = 'acme'").await;
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done), "as the documentation says");
     assert_eq!(world.claims().await, 9 + 2);
+}
+
+/// It is halved until each message is alone, and logins are dear.
+#[tokio::test]
+async fn a_batch_that_is_refused_for_its_settings_closes_no_session() {
+    let Some(world) = narrow().await else { return };
+    let mut txn = first_of_two(&world, "path", "SET search_path TO nowhere").await;
+    let session = backend(handler_connection(&mut txn)).await;
+    let answer = world.store.commit(txn).await;
+    assert!(matches!(answer, CommitResult::Refused(_)), "{answer:?}");
+    assert_eq!(backend(handler_connection(&mut world.claimed("next").await)).await, session);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ async fn a_commit_of_the_handler_is_known_on_another_connection() {
     let ticket = world.store.ticket(&txn).unwrap();
     raw(&mut txn, "COMMIT").await;
     drop(txn);
-    assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::Committed);
+    assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::CommittedEarly);
 }
 
 /// As after a crash of the server.
@@ -47,7 +47,7 @@ async fn a_statement_that_goes_on_without_its_client_is_ended() {
     let Some(mut world) = world().await else { return };
     let mut txn = world.claimed("a").await;
     let ticket = world.store.ticket(&txn).unwrap();
-    raw(&mut txn, "SET LOCAL statement_timeout = 0; SET LOCAL client_connection_check_interval = 0").await;
+    raw(&mut txn, "SET LOCAL statement_timeout = 0").await;
     let pid = backend(handler_connection(&mut txn)).await;
     let sleep = handler_connection(&mut txn).execute("SELECT pg_sleep(600)");
     let begun = async {
@@ -61,7 +61,8 @@ async fn a_statement_that_goes_on_without_its_client_is_ended() {
         () = begun => {}
     }
     drop(txn);
-    assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::Running);
+    // The server looks once a second whether its client is there.
+    assert!(matches!(world.store.fate(&ticket).await.unwrap(), Fate::Running | Fate::RolledBack));
     gone(&mut world.other, pid).await;
     assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::RolledBack);
     world.process("a").await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, ThreadId};
 
 use futures_util::FutureExt;
-use idem_core::store::{CommitResult, Fate, RollbackResult, StoreError, Transactions};
+use idem_core::store::{CommitResult, Fate, StoreError, Transactions};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
@@ -131,7 +131,7 @@ async fn a_copy_that_nobody_waited_for_does_not_answer_for_the_commit() {
                 fate => break fate,
             }
         };
-        let committed = i64::from(fate == Fate::Committed);
+        let committed = i64::from(fate == Fate::CommittedEarly);
         assert!(fate == Fate::RolledBack || committed == 1 && !constraint, "{fate:?}");
         assert_eq!((world.claims().await, world.effects().await), (committed, committed));
     }
@@ -204,7 +204,7 @@ async fn a_failed_statement_is_rolled_back_without_a_warning_of_the_server() {
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(notices.clone())).unwrap();
     let mut txn = world.claimed("failed").await;
     handler_connection(&mut txn).execute("SELECT 1/0").await.unwrap_err();
-    assert_eq!(world.store.rollback(txn).await.unwrap(), RollbackResult::RolledBack);
+    assert_eq!(world.store.rollback(txn).await.unwrap(), Fate::RolledBack);
     assert_eq!(notices.0.load(Relaxed), 0);
     // The count works: without a transaction, ROLLBACK is a warning.
     world.other.execute("ROLLBACK").await.unwrap();

@@ -16,7 +16,7 @@ async fn leases_pass(world: &mut World, leases: f64) {
 }
 
 #[tokio::test]
-async fn a_suspect_behind_a_running_one_is_taken() {
+async fn an_orphan_behind_a_running_one_is_taken() {
     let Some(mut world) = world().await else { return };
     world.schedule("first", Ok(NOW)).await;
     world.schedule("second", Ok(NOW)).await;
@@ -25,8 +25,8 @@ async fn a_suspect_behind_a_running_one_is_taken() {
     leases_pass(&mut world, 1.0).await;
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     assert_eq!(world.store.start(&mut txn, &[&rows[0]], ClaimState::Processed).await.unwrap(), [true]);
-    assert!(world.store.poll_due(&[world.handler], LEASE, LookBack::default()).await.unwrap().suspect);
-    let taken = world.take(RowKind::Suspect, 1).await;
+    assert!(world.store.poll_due(&[world.handler], LEASE, LookBack::default()).await.unwrap().orphan);
+    let taken = world.take(RowKind::Orphan, 1).await;
     assert_eq!(taken.iter().map(|row| row.id).collect::<Vec<_>>(), [rows[1].id]);
     assert_eq!(taken[0].crash_count, 2);
     world.store.rollback(txn).await.unwrap();

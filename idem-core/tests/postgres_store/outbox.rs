@@ -1,13 +1,15 @@
 //! Staged messages, beside what a handler does to its session.
 
 use futures_util::FutureExt as _;
-use idem_core::store::{CommitResult, LeaseRequest, OutboxRows, OwnClaim, PublishFailure, RowRef, Transactions};
+use idem_core::store::{
+    CommitResult, LeaseAnswer, LeaseRequest, OutboxRows, OwnClaim, PublishFailure, RowRef, StoreError, Transactions,
+};
 use idem_core::{Error, Fingerprint, Key, Outgoing, StagedMessage};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use uuid::Uuid;
 
 use crate::proxy::Proxy;
-use crate::world::{World, committed, raw, world, world_with};
+use crate::world::{LEASE, World, committed, raw, world, world_with};
 
 fn message(text: &str) -> StagedMessage {
     StagedMessage::new(Uuid::new_v4(), Outgoing::new("orders", text.to_owned()))
@@ -53,6 +55,26 @@ async fn a_role_or_a_mode_that_cannot_write_is_a_failure_of_the_handler() {
         }
     }
     assert_eq!((world.number(STAGED).await, world.claims().await), (0, 0));
+}
+
+/// The server would not answer in time, or refuse to parse it, and each try would look like a lost connection or an outage.
+#[tokio::test]
+async fn more_than_a_commit_can_take_is_a_failure_of_the_handler() {
+    let Some(mut world) = world().await else { return };
+    let half = || StagedMessage::new(Uuid::new_v4(), Outgoing::new("orders", vec![0_u8; 64 * 1024 * 1024 + 1]));
+    let outbox = world.store.register_outbox("billing").await.unwrap();
+    let mut txn = world.claimed("a").await;
+    world.store.stage(&mut txn, outbox, vec![half(), half()], Vec::new());
+    let done = world.store.commit(txn).await;
+    let CommitResult::Refused(why) = done else { panic!("{done:?}") };
+    assert!(why.to_string().contains("stage less"), "{why}");
+    // As behind any other end, a COMMIT of the handler is found.
+    let mut txn = world.claimed("b").await;
+    raw(&mut txn, "COMMIT").await;
+    world.store.stage(&mut txn, outbox, vec![half(), half()], Vec::new());
+    let done = world.store.commit(txn).await;
+    assert!(matches!(done, CommitResult::CommittedEarly(_)), "{done:?}");
+    assert_eq!((world.number(STAGED).await, world.claims().await), (0, 1));
 }
 
 #[tokio::test]
@@ -132,15 +154,15 @@ async fn an_application_stages_in_its_own_transaction() {
     outbox.stage(&mut tx, []).await.unwrap();
     assert_eq!(world.number(STAGED).await, 0, "it is not committed");
     tx.commit().await.unwrap();
-    let rung = world.store.facts().bell.listen();
+    let rung = world.store.facts().notifier.listen();
     outbox.wake();
     assert!(rung.has_changed().unwrap(), "relays of this process are woken");
     let query = "SELECT convert_from(payload, 'UTF8') FROM outbox_messages ORDER BY id";
     let staged: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut world.other).await.unwrap();
     assert_eq!(staged, ["kept 1", "kept 2", "kept 3"]);
     let mut tx = own.begin().await.unwrap();
-    let unfit = outbox.stage(&mut tx, [Outgoing::new("orders", ""), Outgoing::new("a\0", "")]).await;
-    let Err(Error::Config(why)) = unfit else { panic!("{unfit:?}") };
+    let undeliverable = outbox.stage(&mut tx, [Outgoing::new("orders", ""), Outgoing::new("a\0", "")]).await;
+    let Err(Error::Config(why)) = undeliverable else { panic!("{undeliverable:?}") };
     assert!(why.contains("message 1") && why.contains("destination"), "{why}");
     assert_eq!(world.number(STAGED).await, 3);
 }
@@ -349,6 +371,32 @@ async fn a_message_with_the_id_of_a_dead_letter_is_given_up() {
         assert_eq!(world.number("SELECT count(*) FROM outbox_dead").await, i64::try_from(dead).unwrap());
         let again = "ALTER TABLE outbox_messages ALTER COLUMN id RESTART";
         sqlx::query(again).execute(&mut world.other).await.unwrap();
+    }
+}
+
+/// Its statement began before the renewal, whose lease must not seem to end too late for that.
+#[tokio::test]
+async fn a_relay_that_waits_for_a_renewal_does_not_take_the_lease() {
+    let Some(mut world) = world().await else { return };
+    let outbox = world.store.register_outbox("billing").await.unwrap();
+    let mut renewal = world.other.begin().await.unwrap();
+    renewal.execute("SELECT FROM outboxes FOR UPDATE").await.unwrap();
+    let store = world.store.clone();
+    let waiting =
+        tokio::spawn(async move { store.lease_outbox(outbox, Uuid::new_v4(), LeaseRequest::Hold(LEASE)).await });
+    let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'tuple' AND relation = 'outboxes'::regclass";
+    while sqlx::query_scalar::<_, i64>(waits).fetch_one(&mut *renewal).await.unwrap() == 0 {
+        assert!(!waiting.is_finished(), "it did not wait");
+        tokio::task::yield_now().await;
+    }
+    let renew = "UPDATE outboxes SET locked_by = gen_random_uuid(), lease = interval '10 seconds',
+                     locked_until = clock_timestamp() + interval '10 seconds'";
+    renewal.execute(renew).await.unwrap();
+    renewal.commit().await.unwrap();
+    match waiting.await.unwrap() {
+        // The machine is busy.
+        Err(StoreError::LockTimeout) => {}
+        answer => assert_eq!(answer.unwrap(), LeaseAnswer::Other),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Transactions that a handler prepared for another session to commit: they keep their claim locked until they are ended.
 
 use idem_core::store::postgres::Txn;
-use idem_core::store::{CommitResult, Fate, RollbackResult, Transactions};
+use idem_core::store::{CommitResult, Fate, Transactions};
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::world::{World, fresh, handler_connection, world};
@@ -58,7 +58,7 @@ async fn a_prepared_transaction_is_found_at_the_rollback_and_rolled_back() {
     let Some(mut world) = prepares().await else { return };
     for abuse in ABUSES {
         let txn = prepared(&world, "a", abuse).await;
-        assert_eq!(world.store.rollback(txn).await.unwrap(), RollbackResult::Ended, "{abuse}");
+        assert_eq!(world.store.rollback(txn).await.unwrap(), Fate::Ended, "{abuse}");
         is_gone(&mut world, "a", abuse).await;
     }
 }

@@ -10,35 +10,6 @@ async fn insert(connection: &mut SqliteConnection, id: i64) -> Result<(), sqlx::
 }
 
 #[tokio::test]
-async fn nested_commit_rollback_drop_and_error_leave_the_claim_alone() {
-    let world = World::new().await;
-    for round in 0..3 {
-        let mut txn = world.claimed(&format!("k{round}")).await;
-        let connection = lent(&mut txn);
-        let id = |n: i64| round * 10 + n;
-
-        let mut nested = connection.begin().await.unwrap();
-        insert(&mut nested, id(1)).await.unwrap();
-        let mut deeper = nested.begin().await.unwrap();
-        insert(&mut deeper, id(2)).await.unwrap();
-        deeper.rollback().await.unwrap();
-        nested.commit().await.unwrap();
-
-        let mut nested = connection.begin().await.unwrap();
-        insert(&mut nested, id(3)).await.unwrap();
-        drop(nested);
-
-        let mut nested = connection.begin().await.unwrap();
-        insert(&mut nested, id(4)).await.unwrap();
-        assert!(insert(&mut nested, id(4)).await.is_err());
-        nested.commit().await.unwrap();
-
-        assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
-        assert_eq!(world.count("effects").await, (round + 1) * 2);
-    }
-}
-
-#[tokio::test]
 async fn a_nested_transaction_that_was_left_open_goes_with_ours() {
     let world = World::new().await;
     for (key, commit, effects) in [("a", false, 0), ("b", true, 1), ("c", true, 2)] {

@@ -43,9 +43,9 @@ async fn urls_with_slashes_and_plain_paths_name_the_same_file() {
 #[tokio::test]
 async fn a_file_that_cannot_be_opened_is_named_with_the_remedy() {
     let dir = Dir::new();
-    says(Sqlite::connect(&format!("sqlite:{}", dir.path(""))).await, &[&dir.path(""), "is a directory", "name a file"]);
-    let missing = dir.path("no/such/orders.db");
-    says(Sqlite::connect(&missing).await, &[&missing, "does not exist", "make it"]);
+    for path in [dir.path(""), dir.path("no/such/orders.db")] {
+        says(Sqlite::connect(&path).await, &[&path, "may not be a directory", "its directory has to exist"]);
+    }
     let text = dir.path("text.db");
     std::fs::write(&text, "this is a text, and long enough to be taken for a database header ".repeat(9)).unwrap();
     says(Sqlite::connect(&text).await, &[&text, "not an SQLite database", "name another file"]);
@@ -122,7 +122,7 @@ async fn tables_of_another_origin_under_the_prefix_are_left_alone() {
 async fn verify_only_makes_nothing_and_says_what_is_missing() {
     let dir = Dir::new();
     let verify = || Sqlite::options(dir.url()).verify_only().connect();
-    says(verify().await, &["orders.db", "does not exist", "without verify_only()"]);
+    says(verify().await, &["orders.db", "does not exist yet", "without verify_only()"]);
     assert!(!std::fs::exists(dir.path("orders.db")).unwrap());
 
     std::fs::write(dir.path("orders.db"), "").unwrap();
@@ -132,6 +132,8 @@ async fn verify_only_makes_nothing_and_says_what_is_missing() {
 
     Sqlite::connect(&dir.url()).await.unwrap();
     verify().await.unwrap().ping().await.unwrap();
+    // To SQLite it is the same name.
+    Sqlite::options(dir.url()).prefix("Idem_").connect().await.unwrap();
 }
 
 #[tokio::test]

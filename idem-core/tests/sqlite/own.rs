@@ -25,7 +25,7 @@ async fn an_application_claims_and_stages_in_its_own_transaction() {
         }
         assert_eq!(world.count(STAGED).await, expected);
     }
-    let rung = store.facts().bell.listen();
+    let rung = store.facts().notifier.listen();
     outbox.wake();
     assert!(rung.has_changed().unwrap(), "relays of this process are woken");
     for (text, expected) in [("1", OwnClaim::Duplicate), ("2", OwnClaim::Conflict)] {
@@ -92,8 +92,8 @@ async fn a_relay_reads_few_large_payloads_at_once() {
     let outbox = store.register_outbox("billing").await.unwrap();
     let (mut known, mut reads) = (Vec::new(), Vec::new());
     while known.len() < 12 {
-        let read = OutboxRead { known: &known, limit: 100, bytes: 64 * 1024 * 1024, ..OutboxRead::ALL };
-        let found = store.read_outbox(outbox, read).await.unwrap();
+        let read = OutboxRead { known: known.clone(), limit: 100, bytes: 64 * 1024 * 1024, ..OutboxRead::ALL };
+        let found = store.read_outbox(outbox, &read).await.unwrap();
         known.extend(found.rows.iter().map(|row| row.id));
         assert_eq!(found.mark.map(|mark| mark.highest), Some(12), "that of the last one, whatever is read");
         reads.push((found.rows.len(), found.is_cut));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{CommitResult, Consumers, Pruned, Transactions};
+use idem_core::store::{CommitResult, Consumers, Transactions};
 
 use crate::world::World;
 
@@ -22,7 +22,7 @@ async fn world() -> World {
     World::with(|options| options.retention(Duration::from_secs(3600))).await
 }
 
-/// Its share is half of the table, because a fortieth of the retention has passed.
+/// The share of a call is half of the table: a round takes a thirtieth of the retention, which is two minutes.
 #[tokio::test]
 async fn a_large_table_is_walked_in_shares_and_then_from_the_beginning_again() {
     let world = world().await;
@@ -31,24 +31,14 @@ async fn a_large_table_is_walked_in_shares_and_then_from_the_beginning_again() {
     let young = "UPDATE idem_processed_messages SET key = CAST(printf('%06d', processed_at) AS BLOB),
                  processed_at = CASE WHEN processed_at IN (1, 300000) THEN processed_at ELSE unixepoch() * 1000 END";
     world.sql(young).await;
-    let back = "caught_up_to = unixepoch() * 1000 - 3600000 / 40";
-    world
-        .sql(&format!(
-            "UPDATE idem_pruner SET handler_id = {}, key = CAST('000100' AS BLOB), walked = 100, size = 300000, {back}",
-            world.handler.0
-        ))
-        .await;
-    assert_eq!(world.store.prune().await.unwrap(), Pruned::default());
-    assert_eq!(world.count("idem_pruner WHERE walked BETWEEN 145000 AND 160000").await, 1);
-    world.sql(&format!("UPDATE idem_pruner SET {back}")).await;
-    assert_eq!(world.store.prune().await.unwrap(), Pruned::of(2));
-    assert_eq!(world.count("idem_pruner WHERE walked < 50000 AND size = 300000").await, 1);
+    let place = "UPDATE idem_pruner SET key = CAST('000100' AS BLOB), walked = 100, size = 300000, handler_id =";
+    world.sql(&format!("{place} {}", world.handler.0)).await;
+    assert_eq!(world.store.prune().await.unwrap(), 0);
+    assert_eq!(world.count("idem_pruner WHERE walked = 150100 AND size = 300000").await, 1);
+    assert_eq!(world.store.prune().await.unwrap(), 1, "the last one");
+    assert_eq!(world.count("idem_pruner WHERE walked = 0 AND size BETWEEN 300000 AND 301000").await, 1);
+    assert_eq!(world.store.prune().await.unwrap(), 1, "the first one");
     assert_eq!(world.count("idem_processed_messages").await, 299_998);
-
-    // A call walks one round at most, and leaves the others to the next calls.
-    world.sql("UPDATE idem_pruner SET caught_up_to = unixepoch() * 1000 - 3 * 3600000 / 20").await;
-    assert_eq!(world.store.prune().await.unwrap(), Pruned::default());
-    assert_eq!(world.count("idem_pruner WHERE caught_up_to < unixepoch() * 1000 - 3600000 / 20").await, 1);
 }
 
 #[tokio::test]
@@ -65,7 +55,7 @@ async fn a_claim_with_an_inbox_row_is_kept_and_does_not_stop_the_others() {
             Reason::Conflict
         ))
         .await;
-    assert_eq!(world.store.prune().await.unwrap().claims, 300);
+    assert_eq!(world.store.prune().await.unwrap(), 300);
     assert_eq!(world.count("idem_processed_messages").await, 1200);
 }
 
@@ -73,10 +63,28 @@ async fn a_claim_with_an_inbox_row_is_kept_and_does_not_stop_the_others() {
 async fn one_prunes_at_a_time_and_a_pruner_that_died_is_forgotten() {
     let world = world().await;
     old_claims(&world, 10).await;
-    world.sql("UPDATE idem_pruner SET locked_by = x'01', locked_until = unixepoch() * 1000 + 60000").await;
-    assert_eq!(world.store.prune().await.unwrap(), Pruned::elsewhere());
+    world.sql("UPDATE idem_pruner SET locked_until = unixepoch() * 1000 + 30000").await;
+    assert_eq!(world.store.prune().await.unwrap(), 0);
     world.sql("UPDATE idem_pruner SET locked_until = unixepoch() * 1000 - 60000").await;
-    assert_eq!(world.store.prune().await.unwrap(), Pruned::of(10));
+    assert_eq!(world.store.prune().await.unwrap(), 10);
+}
+
+#[tokio::test]
+async fn a_walk_that_reads_nothing_forgets_nothing_of_the_last_round() {
+    let world = world().await;
+    old_claims(&world, 10).await;
+    world.sql("UPDATE idem_pruner SET size = 300000").await;
+    let refuse =
+        "CREATE TRIGGER refuse BEFORE DELETE ON idem_processed_messages BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    world.sql(refuse).await;
+    world.store.prune().await.unwrap_err();
+    assert_eq!(world.count("idem_pruner WHERE walked = 0 AND size = 300000 AND locked_until = 0").await, 1);
+
+    // All claims are kept forever.
+    world.sql("UPDATE idem_handlers SET retention = NULL").await;
+    world.store.prune().await.unwrap();
+    assert_eq!(world.count("idem_pruner WHERE walked = 0 AND size = 300000").await, 1);
+    assert_eq!(world.count("idem_processed_messages").await, 10);
 }
 
 #[tokio::test]
@@ -93,6 +101,6 @@ async fn claims_get_in_between_the_chunks() {
         assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
         claims += 1;
     }
-    assert_eq!(pruner.await.unwrap().claims, 20_000);
+    assert_eq!(pruner.await.unwrap(), 20_000);
     assert!(claims >= 10, "{claims} claims got in");
 }

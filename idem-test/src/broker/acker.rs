@@ -1,7 +1,6 @@
 //! The acker of the in-process broker.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use idem_core::{Acker, BoxError, Settled};
 
@@ -13,7 +12,6 @@ pub struct QueueAcker {
     pub(super) queue: Arc<str>,
     // Never reused for another delivery, so that a late ack cannot settle anything else.
     pub(super) tag: u64,
-    pub(super) lease: Option<Duration>,
 }
 
 impl Acker for QueueAcker {
@@ -27,15 +25,6 @@ impl Acker for QueueAcker {
 
     async fn release(self) -> Result<Settled, BoxError> {
         Ok(self.shared.change(|state| state.release(&self.queue, self.tag)))
-    }
-
-    fn lease(&self) -> Option<Duration> {
-        self.lease
-    }
-
-    async fn extend(&mut self) -> Result<(), BoxError> {
-        let extended = self.shared.change(|state| state.extend(&self.queue, self.tag));
-        if extended { Ok(()) } else { Err("the delivery has gone back to the queue".into()) }
     }
 
     fn is_live(&self) -> bool {

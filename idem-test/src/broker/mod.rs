@@ -120,7 +120,7 @@ impl Broker {
     }
 
     /// Loses the next `acks` acks: they return `Sent`, as a write to a socket does, and never arrive. Their deliveries
-    /// stay unsettled until their subscription or lease ends, and are then redelivered.
+    /// stay unsettled until their subscription ends, and are then redelivered.
     pub fn lose_acks(&self, acks: usize) {
         self.shared.change(|state| state.acks_to_lose = acks);
     }
@@ -129,13 +129,6 @@ impl Broker {
     /// the producer had published the message twice.
     pub fn deliver_twice(&self, messages: usize) {
         self.shared.change(|state| state.to_double = messages);
-    }
-
-    /// Sets the lease of deliveries: a delivery that is neither settled nor extended within this time is redelivered.
-    /// `None`, the default, disables leases. It applies to deliveries handed out from now on, and is measured by
-    /// tokio's clock.
-    pub fn lease(&self, lease: Option<Duration>) {
-        self.shared.change(|state| state.lease = lease);
     }
 
     // ===== signals =====

@@ -148,7 +148,7 @@ impl Source for Queue {
         });
         let handed_out = handed_out.await.ok_or("the connection was lost")?;
         let (shared, queue) = (self.shared.clone(), self.name.clone());
-        let acker = QueueAcker { shared, queue, tag: handed_out.tag, lease: handed_out.lease };
+        let acker = QueueAcker { shared, queue, tag: handed_out.tag };
         Ok((handed_out.delivery, acker))
     }
 

@@ -3,7 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
-use tokio::time::sleep_until;
 
 use super::state::State;
 
@@ -32,29 +31,13 @@ impl Shared {
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
-            let (answer, wake) = {
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let expired = state.expire();
-                let answer = ask(&mut state);
-                if expired || answer.is_some() {
-                    self.changed.send_replace(());
-                }
-                (answer, state.next_expiry())
-            };
+            let answer = ask(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
             if let Some(answer) = answer {
+                self.changed.send_replace(());
                 return answer;
             }
-            let expiry = async {
-                match wake {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                // The sender lives in `self`.
-                _ = changed.changed() => {}
-                () = expiry => {}
-            }
+            // The sender lives in `self`.
+            let _ = changed.changed().await;
         }
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{Delivery, DeliveryOrder, ReplayWindow, Settled};
-use tokio::time::Instant;
 
 use super::{Counts, Publication};
 
@@ -21,7 +20,6 @@ pub(super) struct State {
     pub(super) refusing: bool,
     pub(super) acks_to_lose: usize,
     pub(super) to_double: usize,
-    pub(super) lease: Option<Duration>,
     pub(super) replay_window: Option<ReplayWindow>,
     pub(super) unsettled_limit: Option<Duration>,
 }
@@ -44,14 +42,12 @@ struct Unsettled {
     message: Message,
     subscription: u64,
     ordering_key: Option<u64>,
-    lease: Option<(Duration, Instant)>,
 }
 
 /// A delivery, with what its acker needs to identify it.
 pub(super) struct HandedOut {
     pub(super) delivery: Delivery,
     pub(super) tag: u64,
-    pub(super) lease: Option<Duration>,
 }
 
 impl State {
@@ -121,7 +117,7 @@ impl State {
             DeliveryOrder::Queue => Some(0),
             _ => Some(publication.ordering_key.unwrap_or(0)),
         };
-        let (tag, lease) = (self.last + 1, self.lease);
+        let tag = self.last + 1;
         let queue = self.queues.get_mut(name)?;
         if queue.unsettled.values().filter(|unsettled| unsettled.subscription == subscription).count() >= room {
             return None;
@@ -165,9 +161,8 @@ impl State {
             .with_partition_key(publication.partition_key)
             .with_unrepresentable(publication.unrepresentable)
             .with_redelivered(message.redelivered);
-        let until = lease.map(|lease| (lease, Instant::now() + lease));
-        queue.unsettled.insert(tag, Unsettled { place, message, subscription, ordering_key, lease: until });
-        Some(HandedOut { delivery, tag, lease })
+        queue.unsettled.insert(tag, Unsettled { place, message, subscription, ordering_key });
+        Some(HandedOut { delivery, tag })
     }
 
     /// Counts a delivery that its receiver reports as stored.
@@ -177,7 +172,6 @@ impl State {
 
     /// Whether the receiver still holds the delivery.
     pub(super) fn is_unsettled(&mut self, queue: &str, tag: u64) -> bool {
-        self.expire();
         self.queue(queue).unsettled.contains_key(&tag)
     }
 
@@ -197,7 +191,6 @@ impl State {
     }
 
     pub(super) fn release(&mut self, queue: &str, tag: u64) -> Settled {
-        self.expire();
         let queue = self.queue(queue);
         match queue.unsettled.remove(&tag) {
             Some(unsettled) => {
@@ -212,37 +205,11 @@ impl State {
         }
     }
 
-    /// Restarts a lease. Returns `false` if the delivery has gone back.
-    pub(super) fn extend(&mut self, queue: &str, tag: u64) -> bool {
-        self.expire();
-        match self.queue(queue).unsettled.get_mut(&tag) {
-            Some(unsettled) => {
-                unsettled.lease = unsettled.lease.map(|(lease, _)| (lease, Instant::now() + lease));
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Takes back every delivery whose lease has ended.
-    pub(super) fn expire(&mut self) -> bool {
-        let now = Instant::now();
-        self.take_back(|unsettled| unsettled.lease.is_some_and(|(_, until)| until <= now))
-    }
-
-    pub(super) fn next_expiry(&self) -> Option<Instant> {
-        let unsettled = self.queues.values().flat_map(|queue| queue.unsettled.values());
-        unsettled.filter_map(|unsettled| unsettled.lease.map(|(_, until)| until)).min()
-    }
-
-    fn take_back(&mut self, which: impl Fn(&Unsettled) -> bool) -> bool {
-        let mut any = false;
+    fn take_back(&mut self, which: impl Fn(&Unsettled) -> bool) {
         for queue in self.queues.values_mut() {
             let gone = queue.unsettled.extract_if(|_, unsettled| which(unsettled)).collect::<Vec<_>>();
-            any |= !gone.is_empty();
             gone.into_iter().for_each(|(_, unsettled)| queue.take_back(unsettled));
         }
-        any
     }
 
     // ===== signals =====

@@ -95,10 +95,10 @@ impl<F, St, C, L> Bench<F, St, C, L> {
         self
     }
 
-    /// Lets a relay run beside the worker of each process, which publishes to this sink what the handlers stage. Each call of
-    /// the trial then returns when the outbox is empty, too. [`Trial::crash_everywhere`] also lets processes die while their
-    /// relay publishes and deletes a message, and counts the messages that were published, by their ids: each message has to
-    /// publish as many as one without a crash.
+    /// Lets a relay run next to the worker of each process, which publishes to this sink what the handlers stage. Each
+    /// call of the trial then returns when the outbox is empty, too. [`Trial::crash_everywhere`] also lets processes
+    /// die while their relay publishes and deletes a message, and counts the messages that were published, by their
+    /// ids: each message has to publish as many as one without a crash.
     ///
     /// ```no_run
     /// # use idem_core::{BoxError, Handler, Outbox, Sqlite};

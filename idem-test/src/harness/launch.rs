@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{Codec, Error, Extract, Handler, HasConnection, Param as _, RetryPolicy, Store, SuspectLock, Worker};
+use idem_core::{Codec, Error, Extract, Handler, HasConnection, IsolationLock, Param as _, RetryPolicy, Store, Worker};
 use tokio::sync::oneshot;
 
 use crate::tapped_store::{Over, TappedStore};
@@ -127,7 +127,7 @@ where
             .retry(quick)
             .poll_interval(Duration::from_millis(20))
             .lease_duration(lease)
-            .suspect_lock(SuspectLock::new())
+            .isolation_lock(IsolationLock::new())
             .observe(move |observed| watched.push(observed.outcome.clone()))
     }
 }

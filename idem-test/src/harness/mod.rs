@@ -102,9 +102,7 @@ pub use one_effect::ToPublication;
 pub use phase::Phase;
 pub use sending::Sending;
 #[doc(hidden)]
-pub use traced::{TracedHandler, TracedProcess, TracedSource, TracedStore};
+pub use traced::{TracedHandler, TracedProcess, TracedSink, TracedSource, TracedStore};
 #[doc(hidden)]
 pub use traced_call::TracedCall;
-#[doc(hidden)]
-pub use traced_sink::TracedSink;
 pub use trial::Trial;

@@ -42,7 +42,7 @@ impl<S: Store> Trial<S> {
             return Ok(Vec::new());
         }
         let outbox = self.store.register_outbox(CONSUMER).await?;
-        let rows = self.store.read_outbox(outbox, OutboxRead::ALL).await?.rows;
+        let rows = self.store.read_outbox(outbox, &OutboxRead::ALL).await?.rows;
         Ok(rows.into_iter().map(|row| row.message).collect())
     }
 }

@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use idem_core::{Codec, Handler, Json, Param as _};
 
-use crate::tap::Tapped;
+use crate::tap::{Tapped, TappedSink};
 use crate::tapped_store::{Over, TappedStore};
-use crate::trace::Trace;
+use crate::trace::{ProcessTrace, Trace};
 
 use super::fate::Fate;
 use super::source::{Receiving, identify};
-use super::traced_sink::TracedSink;
 
 /// A store whose steps are written into a trace.
 pub type TracedStore<S> = TappedStore<S, Fate>;
 /// A source whose deliveries and acks are written into a trace.
 pub type TracedSource<Src> = Tapped<Src, Receiving>;
+/// A sink whose messages are written into a trace.
+pub type TracedSink<K> = TappedSink<K, Option<ProcessTrace>>;
 /// The handler `H` of the store `S`, for the traced one.
 pub type TracedHandler<H, S> = Over<H, S, Fate>;
 
@@ -46,11 +47,11 @@ impl TracedProcess {
 
     /// The sink of its relay, which reads the outbox of [its store](Self::store).
     pub fn sink<K>(&self, within: K) -> TracedSink<K> {
-        TracedSink::new(within, self.0.traced().cloned())
+        TappedSink::new(within, self.0.traced().cloned())
     }
 
     /// Writes that the process has ended.
     pub fn end(&self) {
-        self.0.traced().into_iter().for_each(crate::trace::ProcessTrace::end);
+        self.0.traced().into_iter().for_each(ProcessTrace::end);
     }
 }

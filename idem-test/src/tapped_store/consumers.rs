@@ -2,8 +2,7 @@
 
 use idem_core::Store;
 use idem_core::store::{
-    Consumers, Filter, HandlerId, HandlerMark, KnownHandler, Page, Pruned, Replay, Replayed, Resolution, Row, Stats,
-    StoreError,
+    Consumers, Filter, HandlerId, HandlerMark, KnownHandler, Page, Replay, Replayed, Resolution, Row, Stats, StoreError,
 };
 use uuid::Uuid;
 
@@ -54,7 +53,7 @@ impl<S: Store, T: StoreTap> Consumers for TappedStore<S, T> {
         self.within.resolve(consumer, id, provider_key, resolution).await
     }
 
-    async fn prune(&self) -> Result<Pruned, StoreError> {
+    async fn prune(&self) -> Result<u64, StoreError> {
         self.within.prune().await
     }
 }

@@ -26,14 +26,6 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         Ok(inserted)
     }
 
-    async fn count_duplicates(
-        &self,
-        txn: &mut TappedTxn<S::Txn, T>,
-        identities: &[&Identity],
-    ) -> Result<(), StoreError> {
-        self.tap.statement(self.within.count_duplicates(&mut txn.within, identities)).await
-    }
-
     async fn start(
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
@@ -65,7 +57,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, since: LookBack) -> Result<DueRows, StoreError> {
         self.tap.before("poll_due", &[]).await?;
         self.tap.looks_back("poll for rows", since.ordinary);
-        self.tap.looks_back("poll for suspects", since.suspect);
+        self.tap.looks_back("poll for orphaned rows", since.orphan);
         self.within.poll_due(handlers, lease, since).await
     }
 
@@ -79,7 +71,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     ) -> Result<Vec<Row>, StoreError> {
         let look = match kind {
             RowKind::Ordinary => "take of rows",
-            RowKind::Suspect | RowKind::Alone => "take of a suspect",
+            RowKind::Orphan | RowKind::Alone => "take of an orphaned row",
         };
         let step = self.begins_any("taken").await;
         self.tap.looks_back(look, limit.since);
@@ -104,7 +96,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
             self.tap.before("take_all_calls", &[]).await?;
         }
         if !self.tap.may_take_calls() {
-            return Ok(TakenCalls::new(Vec::new(), Instant::now()));
+            return Ok(TakenCalls { rows: Vec::new(), since: Instant::now() });
         }
         let changed = |caller: &Caller| Caller { lease: self.tap.lease_of_call(caller.lease), ..caller.clone() };
         let changed: Vec<Caller> = callers.iter().map(changed).collect();

@@ -53,7 +53,7 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         }
     }
 
-    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+    async fn read_outbox(&self, outbox: OutboxId, read: &OutboxRead) -> Result<OutboxFound, StoreError> {
         self.tap.before("read_outbox", &[]).await?;
         let step = self.begins_any("read").await;
         let found = self.within.read_outbox(outbox, read).await;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idem_core::Store;
 use idem_core::store::{
-    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
-    StoreFacts, Ticket, Transactions, TxnState,
+    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, StoreError, StoreFacts, Ticket,
+    Transactions, TxnState,
 };
 
 use crate::harness::Crash;
@@ -141,7 +141,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         self.within.classify_error(txn.map(|txn| &mut txn.within), error)
     }
 
-    async fn rollback(&self, txn: Self::Txn) -> Result<RollbackResult, StoreError> {
+    async fn rollback(&self, txn: Self::Txn) -> Result<Fate, StoreError> {
         self.tap.before("rollback", &[]).await?;
         let TappedTxn { within, doing, .. } = txn;
         self.alive().await;

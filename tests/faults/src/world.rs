@@ -6,7 +6,7 @@ use idem::codec::Json;
 use idem::handler::WithHandlers;
 use idem::store::postgres::PostgresOptions;
 use idem::store::{Filter, Page, Row, Transactions};
-use idem::{Error, Health, Inbox, Postgres, RetryPolicy, Source, Store, SuspectLock, Worker};
+use idem::{Error, Health, Inbox, IsolationLock, Postgres, RetryPolicy, Source, Store, Worker};
 use idem_test::Broker;
 use idem_test::harness::{TracedHandler, TracedProcess, TracedSource, TracedStore};
 use sqlx::postgres::{PgPool, PgPoolOptions};
@@ -134,7 +134,7 @@ impl World {
         let journal = self.journal.clone();
         Worker::new(CONSUMER, store, source)
             .state(self.stage.clone())
-            .suspect_lock(SuspectLock::new())
+            .isolation_lock(IsolationLock::new())
             .poll_interval(Duration::from_millis(50))
             .lease_duration(Duration::from_secs(1))
             .retry(quick(5))

@@ -3,7 +3,7 @@
 use crate::patience::Patience;
 use crate::property::Property;
 use crate::search::{End, Model, Searched, search};
-use crate::{batch, calls, floor, messages, patience, relay};
+use crate::{batch, calls, low_water, messages, patience, relay};
 
 /// The result that a search must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,9 +58,9 @@ pub(crate) fn cases(small: bool) -> Vec<Case> {
         let world = relay::of(*defect);
         cases.push(broken("relay", text, *property, world.clone().broken(*defect), world));
     }
-    for (defect, text, property) in floor::Defect::ALL {
-        let world = floor::of(*defect);
-        cases.push(broken("floor", text, *property, world.clone().broken(*defect), world));
+    for (defect, text, property) in low_water::Defect::ALL {
+        let world = low_water::of(*defect);
+        cases.push(broken("low_water", text, *property, world.clone().broken(*defect), world));
     }
     for (defect, text, property) in calls::Defect::ALL {
         let world = calls::of(*defect);
@@ -75,7 +75,7 @@ pub(crate) fn cases(small: bool) -> Vec<Case> {
     cases.push(whole("patience", "work that runs for longer than a lease", limit, Patience::SOUND));
     cases.extend(batch::worlds(small).into_iter().map(|world| whole("batch", world.name, limit, world)));
     cases.extend(relay::worlds(small).into_iter().map(|world| whole("relay", world.name, limit, world)));
-    cases.extend(floor::worlds().into_iter().map(|world| whole("floor", world.name, limit, world)));
+    cases.extend(low_water::worlds().into_iter().map(|world| whole("low_water", world.name, limit, world)));
     cases.extend(calls::worlds(small).into_iter().map(|world| whole("calls", world.name, limit, world)));
     cases
 }

@@ -13,7 +13,7 @@ pub struct Checked {
     pub keys: usize,
     /// The number of their lines.
     pub lines: usize,
-    /// The number of pairs of a suspect and another key.
+    /// The number of pairs of an orphaned row and another key.
     pub pairs: usize,
     /// The number of messages with an external call.
     pub calls: usize,
@@ -28,7 +28,7 @@ impl Display for Checked {
         let Self { keys, lines, pairs, calls, outgoing, places } = self;
         write!(
             out,
-            "{keys} keys with {lines} lines are paths of the model, and so are {pairs} pairs of a suspect and another key, \
+            "{keys} keys with {lines} lines are paths of the model, and so are {pairs} pairs of an orphaned row and another key, \
              {calls} messages with a call and {outgoing} messages of an outbox; {places} places were searched"
         )
     }

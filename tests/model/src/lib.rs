@@ -9,7 +9,7 @@
 //! | `messages::{crash, outage, prune, operator}` | what happens to them: a process ends, a database is away, time passes, claims are pruned, an operator acts |
 //! | `patience` | how long a process waits for such a lock |
 //! | `batch` | several messages in one transaction |
-//! | `floor` | the id from which a relay reads on, beside transactions that commit late |
+//! | `low_water` | the id from which a relay reads on, beside transactions that commit late |
 //! | `relay::{staging, lease, publish}` | the outbox: staged, published in the order of each key, deleted |
 //! | `calls::{row, provider, operator}` | calls to a provider outside of the transaction, under a key that the row keeps; replays and backups |
 //!
@@ -32,7 +32,8 @@ mod batch;
 mod calls;
 mod case;
 mod check;
-mod floor;
+mod defect;
+mod low_water;
 mod messages;
 mod patience;
 mod property;

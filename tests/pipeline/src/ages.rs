@@ -32,7 +32,7 @@ async fn pruned<W: World>(world: W) -> Line<W> {
 async fn prune<W: World>(line: &Line<W>, age: Duration) {
     let (claims, earlier) = (line.world.own("processed_messages"), W::earlier("processed_at", age));
     line.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
-    assert!(line.store.prune().await.unwrap().claims > 0);
+    assert!(line.store.prune().await.unwrap() > 0);
 }
 
 fn ago(order: Order, age: Duration) -> Publication {
@@ -48,7 +48,7 @@ pub async fn a_message_older_than_the_pruned_claims_is_dead_as_too_old<W: World>
     assert_eq!(line.run(3).await[2], "duplicate");
     assert_eq!((line.effects("seen").await, line.desk.runs("seen")), (1, 1));
     let dead = line.one_dead().await;
-    assert_eq!((dead.reason, dead.attempts, dead.deliveries), (Some(Reason::TooOld), 0, 2));
+    assert_eq!((dead.reason, dead.attempts), (Some(Reason::TooOld), 0));
     assert!(dead.error.contains("3h") && dead.error.contains(".retention("), "{}", dead.error);
 
     assert_eq!(line.inbox().replay(dead.id).await.unwrap(), Replayed::NeedsForce);
@@ -103,7 +103,7 @@ pub async fn a_short_retention_prunes_no_claims_of_another_service<W: World>(wor
     line.run_with(Settings { consumer: "shipping", ..Settings::default() }, 2).await;
     let (claims, earlier) = (line.world.own("processed_messages"), W::earlier("processed_at", HOUR));
     line.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
-    assert_eq!(line.store.prune().await.unwrap().claims, 1, "only its own");
+    assert_eq!(line.store.prune().await.unwrap(), 1, "only its own");
 
     line.store = long;
     line.publish(ago(Order::ok("kept"), HOUR + MINUTE));
@@ -123,11 +123,11 @@ pub async fn of_two_retentions_the_greater_one_wins_until_an_operator_lowers_it<
     line.run(2).await;
     let (claims, earlier) = (line.world.own("processed_messages"), W::earlier("processed_at", 3 * HOUR));
     line.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
-    assert_eq!(line.store.prune().await.unwrap().claims, 0, "the other version may need them");
+    assert_eq!(line.store.prune().await.unwrap(), 0, "the other version may need them");
 
     let (handlers, lower) = (line.world.own("handlers"), W::earlier("retention", 30 * DAY - HOUR));
     line.world.run(&format!("UPDATE {handlers} SET retention = {lower}")).await;
-    assert_eq!(long.prune().await.unwrap().claims, 2);
+    assert_eq!(long.prune().await.unwrap(), 2);
     line.publish(ago(Order::ok("seen"), 3 * HOUR + MINUTE));
     line.store = long;
     assert_eq!(line.run(3).await[2], "dead: too old");

@@ -85,20 +85,8 @@ pub async fn a_backlog_that_cannot_be_counted_stops_no_worker<W: World>(world: W
     worker.stop().await;
 }
 
-/// A count that takes long hides no missing relay.
-pub async fn a_missing_relay_is_told_while_the_outbox_is_counted<W: World>(world: W) {
-    let staging = Staging::new(world).await;
-    let (settings, health) = watched(2);
-    let settings = Settings { relay_patience: Duration::from_millis(600), ..settings };
-    let hook = |method: &'static str, _: &[u8]| if method == "outbox_stats" { Do::Hang } else { Do::Work };
-    let worker = staging.start_over(hook, settings);
-    let health = health.borrow().clone().unwrap();
-    until(async || health.unrelayed().is_some_and(|why| why.contains("no relay"))).await;
-    worker.stop().await;
-}
-
 /// A row that may have ended its process runs although the outbox is full, and other rows wait.
-pub async fn a_full_outbox_does_not_stop_suspects<W: World>(world: W) {
+pub async fn a_full_outbox_does_not_stop_orphans<W: World>(world: W) {
     let staging = Staging::new(world).await;
     let line = &staging.0;
     let (settings, health) = watched(2);
@@ -108,10 +96,10 @@ pub async fn a_full_outbox_does_not_stop_suspects<W: World>(world: W) {
     let health = health.borrow().clone().unwrap();
     staging.publish("Staging", Order::ok("a"));
     until(async || health.unrelayed().is_some_and(|why| why.contains("more than 0 messages"))).await;
-    let handler = schedule(line, "billing", Order::ok("suspect")).await;
+    let handler = schedule(line, "billing", Order::ok("orphan")).await;
     crash_on(line, handler, 1, Duration::ZERO).await;
     schedule(line, "billing", Order::ok("ordinary")).await;
-    until(async || line.effects("suspect").await != 0).await;
+    until(async || line.effects("orphan").await != 0).await;
     assert_eq!(line.desk.runs("ordinary"), 0);
     worker.stop().await;
 }

@@ -8,13 +8,13 @@ use tokio::sync::watch;
 
 use idem_conformance::soon;
 use idem_conformance::store::{Setup, World};
-use idem_test::Tapped;
 use idem_test::harness::Crash;
+use idem_test::tap::Tapped;
 
 use super::crashes::{order, trial};
 use super::duplicates::Witness;
-use super::line::Line;
-use super::long_outages::suspect_alone;
+use super::line::{Line, sorted};
+
 use super::orders::{Act, Order};
 use super::running::Running;
 use super::settings::Settings;
@@ -70,8 +70,7 @@ pub async fn a_copy_in_a_batch_is_a_duplicate<W: World>(world: W) {
     soon(line.queue.delivered(BEFORE + 5)).await;
     assert_eq!(line.queue.counts().acks, 1, "nothing more is stored");
     line.store.rollback(block).await.unwrap();
-    let mut outcomes = line.outcomes(BEFORE + 5).await;
-    outcomes.sort();
+    let outcomes = sorted(line.outcomes(BEFORE + 5).await);
     assert_eq!(outcomes[..2], ["duplicate", "duplicate"]);
     assert_eq!(line.queue.counts().stored, BEFORE + 3, "what had no claim is reported to the source");
     assert!(outcomes[2..].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
@@ -92,8 +91,7 @@ pub async fn a_conflict_in_a_batch_is_dead_beside_the_first<W: World>(world: W) 
     }
     soon(line.queue.delivered(BEFORE + 5)).await;
     line.store.rollback(block).await.unwrap();
-    let mut outcomes = line.outcomes(BEFORE + 5).await;
-    outcomes.sort();
+    let outcomes = sorted(line.outcomes(BEFORE + 5).await);
     assert_eq!(outcomes[..3], ["dead: conflict", "dead: conflict", "duplicate"]);
     worker.stop_once_idle(&line.queue).await;
     let dead = line.one_dead().await;
@@ -128,9 +126,7 @@ pub async fn available_messages_are_stored_together<W: World>(world: W) {
 /// Each ack is sent after the batch is committed, as seen through another connection.
 pub async fn a_batch_is_acked_after_its_commit<W: World>(world: W) {
     let line = Line::new(world).await;
-    for n in 0..30 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(0..30);
     let witness = Witness::new(&line.world);
     let acks = witness.acks();
     let worker = line.start_at(Tapped::new(line.queue.clone(), witness), wide());
@@ -225,26 +221,6 @@ pub async fn a_claim_that_a_trigger_keeps_out_does_not_keep_its_batch<W: World>(
     assert_eq!(line.effects("skipped").await, 1);
 }
 
-/// While a batch cannot be stored, its deliveries keep their leases, and so do those that wait for the next batch.
-pub async fn the_leases_of_a_batch_are_extended<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let lease = Duration::from_secs(1);
-    line.broker.lease(Some(lease));
-    let (worker, block) = blocked(&line).await;
-    for n in 0..20 {
-        line.publish(Order::ok(&n.to_string()));
-    }
-    soon(line.queue.delivered(BEFORE + 20)).await;
-    // There is no signal that no delivery goes back. One that is not extended has gone back by then.
-    tokio::time::sleep(lease * 2).await;
-    line.store.rollback(block).await.unwrap();
-    line.outcomes(BEFORE + 20).await;
-    soon(line.queue.settled(BEFORE + 20)).await;
-    worker.stop().await;
-    let counts = line.queue.counts();
-    assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (BEFORE + 20, 0, 0));
-}
-
 /// Storing a message wakes the worker that runs it: one after another, and many more than run at once.
 pub async fn stored_messages_run_without_a_poll<W: World>(world: W) {
     let line = Line::new(world).await;
@@ -253,9 +229,7 @@ pub async fn stored_messages_run_without_a_poll<W: World>(world: W) {
         line.publish(Order::ok(&n.to_string()));
         line.outcomes(n + 1).await;
     }
-    for n in 30..330 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(30..330);
     line.outcomes(330).await;
     worker.stop_once_idle(&line.queue).await;
     let effects = line.world.number(&format!("SELECT count(*) FROM {}", line.world.name("effects"))).await;
@@ -289,25 +263,6 @@ pub async fn a_drain_releases_what_waits_to_be_stored_at_once<W: World>(world: W
     assert_eq!((counts.acks + counts.ready, counts.unsettled), (3 + waiting.len(), 0), "{counts:?}");
     line.run(3 + waiting.len()).await;
     for id in ["before", "first", "second", "a", "b", "c"] {
-        assert_eq!((line.effects(id).await, line.desk.runs(id)), (1, 1), "{id}");
-    }
-}
-
-/// It may have the process to itself for as long as its handler takes. Another worker has the messages before that.
-pub async fn a_drain_beside_a_suspect_releases_what_waits_to_be_stored<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let worker = suspect_alone(&line, wide()).await;
-    let waiting = ["a", "b", "c"];
-    for (n, id) in waiting.iter().enumerate() {
-        line.publish(Order::ok(id));
-        soon(line.queue.delivered(n + 1)).await;
-    }
-    let ended = worker.shut_down();
-    soon(line.queue.released(waiting.len())).await;
-    line.desk.go.send_replace(true);
-    soon(ended).await.unwrap().unwrap();
-    line.run(1 + waiting.len()).await;
-    for id in ["suspect", "a", "b", "c"] {
         assert_eq!((line.effects(id).await, line.desk.runs(id)), (1, 1), "{id}");
     }
 }

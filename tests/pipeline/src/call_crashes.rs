@@ -68,7 +68,11 @@ pub async fn a_crash_in_the_completion_calls_nobody_again<W: World>(world: W) {
     soon(paying.0.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     worker.crash().await;
     let row = paying.0.scheduled().await.remove(0);
-    assert_eq!((row.crash_count, row.calls, row.answer.is_some()), (1, None, true), "it is a suspect like any other");
+    assert_eq!(
+        (row.crash_count, row.calls, row.answer.is_some()),
+        (1, None, true),
+        "it is an orphaned row like any other"
+    );
     paying.time_passes(MINUTE).await;
     paying.completes("a").await;
     assert_eq!(paying.counts("a").await, (1, 1, 1));

@@ -114,16 +114,16 @@ pub async fn a_local_message_that_comes_again_behind_a_restored_backup_is_charge
 
 /// It was too large for the worker to which it came again, so its row has no key of the message, and none of the call. It gets
 /// both when it is replayed.
-pub async fn an_unfit_message_that_is_replayed_behind_a_restored_backup_is_charged_once<W: World>(world: W) {
+pub async fn an_undeliverable_message_that_is_replayed_behind_a_restored_backup_is_charged_once<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     comes(&paying, paying.start(), order_at(POSITION)).await;
     forget(&paying).await;
     paying.0.publish(order_at(POSITION));
     let worker = paying.start_with(Settings { max_payload: 10, ..Settings::default() });
-    let unfit = paying.dead().await;
+    let undeliverable = paying.dead().await;
     worker.stop().await;
-    assert_eq!((unfit.reason, unfit.provider_key), (Some(Reason::TooLarge), None));
-    assert_eq!(paying.0.inbox().replay(unfit.id).await.unwrap(), Replayed::Due);
+    assert_eq!((undeliverable.reason, undeliverable.provider_key), (Some(Reason::TooLarge), None));
+    assert_eq!(paying.0.inbox().replay(undeliverable.id).await.unwrap(), Replayed::Due);
     paying.completes("a").await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));
     assert!(paying.has_one_key("a"));

@@ -202,7 +202,7 @@ pub async fn an_answer_whose_message_is_gone_is_told_of<W: World>(world: W) {
         });
         paying.completed("a").await;
         open.send_replace(true);
-        let text = "the message of a call was completed before the database had confirmed its answer";
+        let text = "the answer of a call was not confirmed, because its message was completed meanwhile";
         told(&log, text).await;
         worker.stop().await;
         warns(&log, &[text, "there may be two effects"]);

@@ -25,17 +25,6 @@ fn loses(method: &'static str) -> impl Fn(&'static str, &[u8]) -> Do + Send + Sy
     }
 }
 
-/// The second try finds no token any more. The row shows that the first one was written, so the dead letter is counted and
-/// observed.
-pub async fn a_result_whose_record_gets_no_answer_is_reported<W: World>(world: W) {
-    let paying = Paying::<W, false, false>::new(world).await;
-    paying.publish("a", [Fault::LoseAnswer]);
-    let worker = paying.start_over(loses("call_is_recorded"));
-    paying.sees(&["scheduled 0", "dead: unresolved"]).await;
-    worker.stop().await;
-    assert_eq!(paying.counts("a").await, (1, 1, 0));
-}
-
 /// It is kept, and is used.
 pub async fn an_answer_whose_record_gets_no_answer_is_used<W: World>(world: W) {
     let paying = Paying::<W, false, false>::new(world).await;

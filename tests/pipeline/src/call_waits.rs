@@ -1,4 +1,4 @@
-//! Calls that wait for a full outbox or a suspect, and suspects that wait for calls.
+//! Calls that wait for a full outbox or an orphaned row, and orphaned rows that wait for calls.
 
 use std::time::Duration;
 
@@ -40,9 +40,9 @@ async fn keep<W: World>(line: &Line<W>, handler: &str, order: &Order, provider_k
     assert!(matches!(line.store.commit(txn).await, CommitResult::Done));
 }
 
-/// Stores the order `suspect`, on which two processes have died, in one step: it is never an ordinary row.
-async fn suspect<W: World>(line: &Line<W>, act: Act) {
-    keep(line, "rows", &Order::new("suspect", &[act]), None).await;
+/// Stores the order `orphan`, on which two processes have died, in one step: it is never an ordinary row.
+async fn orphan<W: World>(line: &Line<W>, act: Act) {
+    keep(line, "rows", &Order::new("orphan", &[act]), None).await;
     let inbox = line.world.own("inbox_messages");
     let died = "state = 'scheduled', reason = NULL, died_at = NULL, crash_count = 2";
     line.world.run(&format!("UPDATE {inbox} SET {died} WHERE state = 'dead'")).await;
@@ -76,14 +76,14 @@ pub async fn a_full_outbox_keeps_calls_waiting<W: World>(world: W) {
 }
 
 /// It could end the process, and leave each call in doubt.
-pub async fn a_suspect_with_the_process_to_itself_keeps_calls_waiting<W: World>(world: W) {
+pub async fn an_orphan_with_the_process_to_itself_keeps_calls_waiting<W: World>(world: W) {
     if !W::FEATURES.concurrent {
-        // The suspect has the only writer.
+        // The orphaned row has the only writer.
         return;
     }
     let paying = Paying::<W>::new(world).await;
     let line = &paying.0;
-    suspect(line, Act::Wait).await;
+    orphan(line, Act::Wait).await;
     let worker = start(line);
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     keep(line, "pays", &Order::ok("a"), Some(Uuid::new_v4())).await;
@@ -93,22 +93,22 @@ pub async fn a_suspect_with_the_process_to_itself_keeps_calls_waiting<W: World>(
     line.desk.go.send_replace(true);
     paying.completed("a").await;
     worker.stop().await;
-    assert_eq!((paying.counts("a").await, line.effects("suspect").await), ((1, 1, 1), 1));
+    assert_eq!((paying.counts("a").await, line.effects("orphan").await), ((1, 1, 1), 1));
 }
 
 /// Its end would leave them in doubt.
-pub async fn a_suspect_that_needs_the_process_to_itself_waits_for_calls<W: World>(world: W) {
+pub async fn an_orphan_that_needs_the_process_to_itself_waits_for_calls<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     let line = &paying.0;
     paying.publish("a", [Fault::Wait]);
     let worker = start(line);
     soon(paying.provider().waits(1)).await;
-    suspect(line, Act::Ok).await;
+    orphan(line, Act::Ok).await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(line.desk.runs("suspect"), 0);
+    assert_eq!(line.desk.runs("orphan"), 0);
     paying.provider().release();
     paying.completed("a").await;
-    until(async || line.effects("suspect").await != 0).await;
+    until(async || line.effects("orphan").await != 0).await;
     worker.stop().await;
-    assert_eq!((paying.provider().charged("a"), line.effects("suspect").await), (1, 1));
+    assert_eq!((paying.provider().charged("a"), line.effects("orphan").await), (1, 1));
 }

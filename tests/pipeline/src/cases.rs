@@ -21,10 +21,8 @@ macro_rules! pipeline_suite {
             a_crash_while_a_batch_is_stored_loses_nothing
             a_locked_key_does_not_keep_its_batch
             a_claim_that_a_trigger_keeps_out_does_not_keep_its_batch
-            the_leases_of_a_batch_are_extended
             stored_messages_run_without_a_poll
             a_drain_releases_what_waits_to_be_stored_at_once
-            a_drain_beside_a_suspect_releases_what_waits_to_be_stored
         }
     };
     ($world:ty, batch) => {
@@ -34,11 +32,11 @@ macro_rules! pipeline_suite {
             // together
             a_race_that_a_handler_loses_by_itself_costs_one_more_round
             copies_and_conflicts_in_a_batch_are_known
-            the_leases_of_what_runs_together_are_extended
-            the_leases_of_what_waits_to_run_alone_are_extended
             a_batch_lingers_for_what_comes
             a_batch_handler_gets_what_is_new
             a_batch_refuses_an_order
+            // panics
+            a_batch_drops_messages_that_panic_and_goes_on
             // unrecorded
             a_failure_that_is_not_recorded_yet_runs_in_no_batch
             // refusals
@@ -51,9 +49,11 @@ macro_rules! pipeline_suite {
             a_deadlock_at_the_commit_narrows_batches
             // external calls
             a_local_message_that_comes_again_behind_a_restored_backup_is_charged_once
+            // drain
+            a_drain_releases_what_waits_to_run_alone
             // long outages
-            a_batch_calls_no_more_handlers_once_a_suspect_waits
-            a_batch_that_is_put_off_gives_its_connection_to_the_suspect
+            a_batch_calls_no_more_handlers_once_an_orphan_waits
+            a_batch_that_is_put_off_gives_its_connection_to_the_orphan
         }
     };
     ($world:ty, inbox batch) => {
@@ -110,7 +110,7 @@ macro_rules! pipeline_suite {
             another_copy_of_a_message_calls_under_another_key
             another_message_without_a_position_is_charged
             a_conflict_that_is_replayed_under_another_key_is_charged
-            an_unfit_message_that_is_replayed_behind_a_restored_backup_is_charged_once
+            an_undeliverable_message_that_is_replayed_behind_a_restored_backup_is_charged_once
             a_redelivered_message_with_an_order_is_charged_once_behind_a_restored_backup
             a_row_that_is_left_to_its_call_has_the_key_of_its_message
             a_renamed_handler_calls_under_the_same_keys
@@ -119,7 +119,6 @@ macro_rules! pipeline_suite {
             a_handler_with_another_call_calls_under_other_keys
             a_copy_whose_namespaces_were_deleted_calls_under_other_keys
             a_call_that_never_has_a_result_is_dead_as_crashed
-            a_result_whose_record_gets_no_answer_is_reported
             an_answer_whose_record_gets_no_answer_is_used
             calls_whose_take_gets_no_answer_are_made_once
             a_crash_before_a_call_is_dated_anew_asks_again
@@ -129,14 +128,14 @@ macro_rules! pipeline_suite {
             a_call_that_begins_too_late_is_told_of_and_begins_later
             a_call_behind_a_question_that_begins_too_late_begins_later
             a_drain_behind_the_take_of_a_call_makes_none
-            a_call_behind_a_question_is_made_beside_no_suspect
+            a_call_behind_a_question_is_made_beside_no_orphan
             an_answer_under_a_key_that_was_replaced_is_told_of
             an_answer_whose_message_is_gone_is_told_of
             a_preparation_that_outlasts_the_lease_of_a_call_gives_its_row_back
             a_codec_that_forgets_its_preparation_for_a_call_is_told_of
             a_full_outbox_keeps_calls_waiting
-            a_suspect_with_the_process_to_itself_keeps_calls_waiting
-            a_suspect_that_needs_the_process_to_itself_waits_for_calls
+            an_orphan_with_the_process_to_itself_keeps_calls_waiting
+            an_orphan_that_needs_the_process_to_itself_waits_for_calls
             // delivery order by key
             a_key_keeps_its_order_over_failures
             a_time_that_an_error_names_is_no_longer_than_the_policy_allows_in_an_order
@@ -153,7 +152,6 @@ macro_rules! pipeline_suite {
             a_lost_broker_keeps_the_order
             a_lost_delivery_frees_its_ordering_key
             a_key_is_woken_when_its_row_has_run
-            a_delivery_that_waits_for_its_key_keeps_its_lease
             keys_keep_their_order_over_two_workers
             a_stored_message_is_reported_to_the_source
             // numbers of handlers that have changed under a worker
@@ -174,10 +172,10 @@ macro_rules! pipeline_suite {
             a_worker_looks_back_to_its_last_search_and_at_times_at_everything
             a_worker_takes_the_rows_that_its_last_take_has_left_without_a_search_of_everything
             // patience
-            a_suspect_whose_look_hangs_waits_no_longer_than_the_drain
+            an_orphan_whose_look_hangs_waits_no_longer_than_the_drain
             // long outages
-            a_suspect_whose_fetch_hangs_in_an_outage_stops_no_worker_of_another_database
-            an_outage_while_a_suspect_runs_delays_no_later_suspect
+            an_orphan_whose_fetch_hangs_in_an_outage_stops_no_worker_of_another_database
+            an_outage_while_an_orphan_runs_delays_no_later_orphan
             // copies
             copies_of_a_slow_message_cost_no_lane
             a_copy_of_a_message_that_runs_elsewhere_costs_no_lane

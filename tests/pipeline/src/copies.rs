@@ -29,16 +29,11 @@ pub(super) async fn claimed_elsewhere<W: World>(
     (other, elsewhere)
 }
 
-/// There are more copies than lanes. They wait without a lane, keep their leases, and are acked after the message has
+/// There are more copies than lanes. They wait without a lane, and are acked after the message has
 /// committed. With an order, each copy comes under another ordering key.
 pub async fn copies_of_a_slow_message_cost_no_lane<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        // The slow message has the only writer.
-        return;
-    }
-    let line = Line::new(world).await;
-    let lease = Duration::from_secs(2);
-    line.broker.lease(Some(lease));
+    // Otherwise the slow message has the only writer.
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     let order = if line.world.batch() == 1 { DeliveryOrder::Key } else { DeliveryOrder::None };
     let publish = |order: Order, key| line.publish(Publication::from(order).ordering_key(key));
     let slow = Order::new("a", &[Act::Wait]);
@@ -52,8 +47,6 @@ pub async fn copies_of_a_slow_message_cost_no_lane<W: World>(world: W) {
     }
     assert!(line.outcomes(10).await.iter().all(|outcome| outcome == "processed"));
     soon(line.queue.settled(10)).await;
-    // There is no signal that no delivery goes back. One that is not extended has gone back by then.
-    tokio::time::sleep(lease + lease / 2).await;
     assert_eq!((line.queue.counts().unsettled, line.desk.runs("a")), (1 + COPIES as usize, 1));
     line.desk.go.send_replace(true);
     let outcomes = line.outcomes(11 + COPIES as usize).await;
@@ -64,15 +57,9 @@ pub async fn copies_of_a_slow_message_cost_no_lane<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
 }
 
-/// Another process runs it for as long as it likes. Here its copy waits without a lane, and keeps its lease.
+/// Another process runs it for as long as it likes. Here its copy waits without a lane.
 pub async fn a_copy_of_a_message_that_runs_elsewhere_costs_no_lane<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let line = Line::new(world).await;
-    // Longer than each try, which waits for the claim in a lane for a second.
-    let lease = Duration::from_secs(4);
-    line.broker.lease(Some(lease));
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     let (other, elsewhere) = claimed_elsewhere(&line, "a").await;
     let order = if line.world.batch() == 1 { DeliveryOrder::Key } else { DeliveryOrder::None };
     let publish = |id: &str, key| line.publish(Publication::from(Order::ok(id)).ordering_key(key));
@@ -82,8 +69,6 @@ pub async fn a_copy_of_a_message_that_runs_elsewhere_costs_no_lane<W: World>(wor
     (1..=10).for_each(|n| publish(&n.to_string(), n));
     let outcomes = line.outcomes(10).await;
     assert!(outcomes.iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
-    // There is no signal that no delivery goes back. One that is not extended has gone back by then.
-    tokio::time::sleep(lease + lease / 2).await;
     let counts = line.queue.counts();
     assert_eq!((counts.unsettled, counts.redeliveries, line.desk.runs("a")), (1, 0, 0));
     other.rollback(elsewhere).await.unwrap();
@@ -94,10 +79,7 @@ pub async fn a_copy_of_a_message_that_runs_elsewhere_costs_no_lane<W: World>(wor
 
 /// A copy is settled after its first: while that is held, so is the copy. The rest of the batch does not wait for them.
 pub async fn a_copy_in_a_batch_is_held_with_its_first<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     let (other, elsewhere) = claimed_elsewhere(&line, "held").await;
     let mut orders = numbers(6);
     orders.extend([Order::ok("held"), Order::ok("held")]);

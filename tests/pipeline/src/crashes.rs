@@ -6,7 +6,7 @@ use std::time::Duration;
 use idem_core::store::{
     ClaimState, CommitResult, Consumers, HandlerId, Identity, InboxRows, NewRow, RowKind, TakeLimit, Transactions,
 };
-use idem_core::{Delivery, Fingerprint, HasConnection, Key, Outcome, Reason, SuspectLock};
+use idem_core::{Delivery, Fingerprint, HasConnection, IsolationLock, Key, Outcome, Reason};
 use uuid::Uuid;
 
 use idem_conformance::store::{Setup, World};
@@ -15,7 +15,7 @@ use idem_test::Publication;
 use idem_test::harness::{Crash, Trial};
 
 use super::desk::Desk;
-use super::line::Line;
+use super::line::{Line, sorted};
 use super::long_outages::row_becomes;
 use super::orders::{Act, Order, Orders};
 use super::settings::Settings;
@@ -87,14 +87,11 @@ pub async fn a_message_that_kills_its_process_is_dead_as_crashed<W: World>(world
 
 /// No row that runs beside it can be blamed, and none begins before its outcome is written.
 pub async fn a_row_with_one_start_runs_alone_among_rows<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        // The running message has the only writer.
-        return;
-    }
-    let line = Line::new(world).await;
-    suspect(&line, 1).await;
+    // Otherwise the running message has the only writer.
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
+    orphan(&line, 1).await;
     // Two workers of one process: only what they share can hold the other one back.
-    let gate = SuspectLock::new();
+    let gate = IsolationLock::new();
     let workers = [(); 2].map(|()| line.start_with(Settings { gate: Some(gate.clone()), ..Settings::default() }));
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     schedule(&line, "billing", Order::ok("neighbour")).await;
@@ -104,21 +101,18 @@ pub async fn a_row_with_one_start_runs_alone_among_rows<W: World>(world: W) {
     for worker in workers {
         worker.stop().await;
     }
-    assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
+    assert_eq!((line.effects("orphan").await, line.effects("neighbour").await), (1, 1));
 }
 
 /// One crash, as each forced deployment causes for many rows, does not stop direct deliveries.
 pub async fn direct_deliveries_go_on_beside_a_row_with_one_start<W: World>(world: W) {
-    if !W::FEATURES.concurrent || world.inbox() {
-        return;
-    }
-    let line = Line::new(world).await;
-    suspect(&line, 1).await;
+    let Some(line) = Line::new_if(W::FEATURES.concurrent && !world.inbox(), world).await else { return };
+    orphan(&line, 1).await;
     let worker = line.start();
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     line.publish(Order::ok("neighbour"));
     assert_eq!(line.outcomes(1).await, ["processed"]);
-    assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (0, 1));
+    assert_eq!((line.effects("orphan").await, line.effects("neighbour").await), (0, 1));
     line.desk.go.send_replace(true);
     assert_eq!(line.outcomes(2).await, ["processed", "processed"]);
     worker.stop().await;
@@ -128,7 +122,7 @@ pub async fn direct_deliveries_go_on_beside_a_row_with_one_start<W: World>(world
 /// and no key either.
 pub async fn a_row_with_two_starts_has_the_process_to_itself<W: World>(world: W) {
     let line = Line::new(world).await;
-    suspect(&line, 2).await;
+    orphan(&line, 2).await;
     let worker = line.start();
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     line.publish(Order::ok("neighbour"));
@@ -137,18 +131,16 @@ pub async fn a_row_with_two_starts_has_the_process_to_itself<W: World>(world: W)
     never_runs(&line, "neighbour").await;
     assert!(line.dead().await.is_empty(), "its key was computed");
     line.desk.go.send_replace(true);
-    let mut outcomes = line.outcomes(3).await;
-    outcomes.sort();
-    assert_eq!(outcomes, ["dead: no key", "processed", "processed"]);
+    assert_eq!(sorted(line.outcomes(3).await), ["dead: no key", "processed", "processed"]);
     worker.stop().await;
-    assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
+    assert_eq!((line.effects("orphan").await, line.effects("neighbour").await), (1, 1));
 }
 
 /// It is not fetched, so no start is charged, and another process finds it at once.
-pub async fn a_suspect_that_waits_is_left_when_the_worker_drains<W: World>(world: W) {
-    let (line, gate) = (Line::new(world).await, SuspectLock::new());
+pub async fn an_orphan_that_waits_is_left_when_the_worker_drains<W: World>(world: W) {
+    let (line, gate) = (Line::new(world).await, IsolationLock::new());
     // Due only when the other message runs.
-    let left = suspect_for(&line, 1, Duration::from_secs(3)).await;
+    let left = orphan_for(&line, 1, Duration::from_secs(3)).await;
     schedule(&line, "billing", Order::new("running", &[Act::Wait])).await;
     let worker = line.start_with(Settings { gate: Some(gate.clone()), ..Settings::default() });
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
@@ -161,8 +153,8 @@ pub async fn a_suspect_that_waits_is_left_when_the_worker_drains<W: World>(world
     until(async || gate.keeps_out_rows()).await;
     let stopping = tokio::spawn(worker.stop());
     until(async || !gate.keeps_out_rows()).await;
-    let row = row_becomes(&line, "suspect", |_| true).await;
-    assert_eq!((row.crash_count, row.locked_by, line.desk.runs("suspect")), (1, left, 0));
+    let row = row_becomes(&line, "orphan", |_| true).await;
+    assert_eq!((row.crash_count, row.locked_by, line.desk.runs("orphan")), (1, left, 0));
     line.desk.go.send_replace(true);
     stopping.await.unwrap();
 }
@@ -173,14 +165,14 @@ pub(super) async fn never_runs<W: World>(line: &Line<W>, id: &str) {
     assert_eq!(line.desk.runs(id), 0);
 }
 
-/// A row `suspect` that waits in its handler, with `starts` starts by processes that left no outcome.
-async fn suspect<W: World>(line: &Line<W>, starts: u32) {
-    suspect_for(line, starts, Duration::ZERO).await;
+/// A row `orphan` that waits in its handler, with `starts` starts by processes that left no outcome.
+async fn orphan<W: World>(line: &Line<W>, starts: u32) {
+    orphan_for(line, starts, Duration::ZERO).await;
 }
 
-/// Like [`suspect`], with a lease. Returns the token of the last process.
-pub(super) async fn suspect_for<W: World>(line: &Line<W>, starts: u32, lease: Duration) -> Option<Uuid> {
-    let handler = schedule(line, "billing", Order::new("suspect", &[Act::Wait])).await;
+/// Like [`orphan`], with a lease. Returns the token of the last process.
+pub(super) async fn orphan_for<W: World>(line: &Line<W>, starts: u32, lease: Duration) -> Option<Uuid> {
+    let handler = schedule(line, "billing", Order::new("orphan", &[Act::Wait])).await;
     crash_on(line, handler, starts, lease).await
 }
 
@@ -199,7 +191,7 @@ pub(super) async fn crash_on<W: World>(
     };
     let mut row = take(RowKind::Ordinary).await;
     for before in 1..starts {
-        row = take(if before == 1 { RowKind::Suspect } else { RowKind::Alone }).await;
+        row = take(if before == 1 { RowKind::Orphan } else { RowKind::Alone }).await;
     }
     row.locked_by
 }

@@ -91,8 +91,8 @@ pub async fn messages_without_a_key_are_distinguished_by_their_subject_and_prope
 pub async fn an_unrepresentable_message_is_dead_and_kept<W: World>(world: W) {
     let line = Line::new(world).await;
     let publication = Publication::from(Order::ok("odd")).event_type("Order");
-    let unfit = publication.clone().unrepresentable("the header 0 has the name fe6f, which is not UTF-8");
-    dead_and_whole(&line, unfit, Settings::default(), Reason::Unrepresentable).await;
+    let undeliverable = publication.clone().unrepresentable("the header 0 has the name fe6f, which is not UTF-8");
+    dead_and_whole(&line, undeliverable, Settings::default(), Reason::Unrepresentable).await;
     assert_eq!(line.dead().await[0].error, "the header 0 has the name fe6f, which is not UTF-8");
     line.publish(publication.clone());
     line.publish(publication.unrepresentable("the header 0 has the name fe6e, which is not UTF-8"));

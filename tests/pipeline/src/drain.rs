@@ -7,7 +7,8 @@ use idem_core::store::Row;
 use idem_conformance::store::World;
 use idem_conformance::{soon, until};
 
-use super::line::Line;
+use super::line::{Line, sorted};
+use super::long_outages::orphan_alone;
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
@@ -38,11 +39,8 @@ pub async fn a_drain_finishes_what_runs_and_releases_the_rest<W: World>(world: W
 
 /// Another worker has it before the handler of this one ends.
 pub async fn a_drain_releases_what_waits_for_a_lane_at_once<W: World>(world: W) {
-    if world.inbox() {
-        // Nothing waits for a lane.
-        return;
-    }
-    let line = Line::new(world).await;
+    // Otherwise nothing waits for a lane.
+    let Some(line) = Line::new_if(!world.inbox(), world).await else { return };
     line.publish(Order::new("runs", &[Act::Wait]));
     let worker = line.start_with(Settings { concurrency: 1, ..Settings::default() });
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
@@ -56,6 +54,46 @@ pub async fn a_drain_releases_what_waits_for_a_lane_at_once<W: World>(world: W) 
     line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
     assert_eq!((line.effects("runs").await, line.effects("waits").await), (1, 1));
     assert_eq!((line.desk.runs("runs"), line.desk.runs("waits")), (1, 1));
+}
+
+/// It may have the process to itself for as long as its handler takes. Another worker has the messages before that.
+pub async fn a_drain_beside_an_orphan_releases_what_waits<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = orphan_alone(&line, Settings { concurrency: 3, ..Settings::default() }).await;
+    let waiting = ["a", "b", "c"];
+    for (n, id) in waiting.iter().enumerate() {
+        line.publish(Order::ok(id));
+        soon(line.queue.delivered(n + 1)).await;
+    }
+    let ended = worker.shut_down();
+    soon(line.queue.released(waiting.len())).await;
+    line.desk.go.send_replace(true);
+    soon(ended).await.unwrap().unwrap();
+    // What comes again is stored first, which is an outcome unless every message is stored.
+    let each = if line.world.inbox() { 1 } else { 2 };
+    line.run(1 + each * waiting.len()).await;
+    for id in ["orphan", "a", "b", "c"] {
+        assert_eq!((line.effects(id).await, line.desk.runs(id)), (1, 1), "{id}");
+    }
+}
+
+/// The messages of a failing batch run one at a time. Another worker has those that wait before the one that runs ends.
+pub async fn a_drain_releases_what_waits_to_run_alone<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let second = |id, act| Order::new(id, &[Act::Fail, act]);
+    [second("a", Act::Wait), second("b", Act::Ok), Order::ok("c")].into_iter().for_each(|order| line.publish(order));
+    let linger = Duration::from_millis(300);
+    let worker = line.start_with(Settings { concurrency: 1, linger, ..Settings::default() });
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    let ended = worker.shut_down();
+    soon(line.queue.released(2)).await;
+    line.desk.go.send_replace(true);
+    soon(ended).await.unwrap().unwrap();
+    // The others are stored first, because they come again.
+    line.run(1 + 2 * 2).await;
+    for id in ["a", "b", "c"] {
+        assert_eq!(line.effects(id).await, 1, "{id}");
+    }
 }
 
 /// A handler that does not end is rolled back: nothing of it is written, and no attempt is charged.
@@ -87,9 +125,8 @@ pub async fn a_lost_broker_is_opened_again<W: World>(world: W) {
     line.desk.go.send_replace(true);
     // A stored message is acked before it runs, so it is not redelivered.
     let expected = if line.world.inbox() { &["processed"][..] } else { &["duplicate", "processed"] };
-    let mut outcomes = line.outcomes(expected.len()).await;
+    let outcomes = sorted(line.outcomes(expected.len()).await);
     soon(line.queue.idle()).await;
-    outcomes.sort();
     assert_eq!(outcomes, expected);
     let stale = usize::from(!line.world.inbox());
     assert_eq!(line.queue.counts().stale, stale, "the first ack came too late, and settled nothing");

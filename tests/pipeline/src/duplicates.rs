@@ -10,7 +10,7 @@ use idem_test::Tapped;
 use idem_test::tap::{AckTap, Tap};
 
 use super::faulty::Do;
-use super::line::Line;
+use super::line::{Line, sorted};
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
@@ -30,9 +30,7 @@ pub async fn a_duplicate_is_acked_and_not_handled<W: World>(world: W) {
     line.run(1).await;
     line.publish(Order::ok("a"));
     line.publish(Order::ok("b"));
-    let mut outcomes = line.run(3).await;
-    outcomes.sort();
-    assert_eq!(outcomes, ["duplicate", "processed", "processed"]);
+    assert_eq!(sorted(line.run(3).await), ["duplicate", "processed", "processed"]);
     assert_eq!((line.effects("a").await, line.desk.runs("a"), line.queue.counts().acks), (1, 1, 3));
 }
 
@@ -59,7 +57,8 @@ pub async fn a_duplicate_of_a_processed_message_needs_no_second_look<W: World>(w
     worker.stop().await;
     let all = asked.lock().unwrap().clone();
     let of = |key: &str| all.iter().filter(|(_, of)| of == key).map(|(method, _)| *method).collect::<Vec<_>>();
-    assert_eq!((of("processed"), of("dead")), (vec!["claim"], vec!["claim", "existing_claim"]));
+    // Another transaction locks the claim of the dead letter.
+    assert_eq!((of("processed"), of("dead")), (vec!["claim"], vec!["claim", "claim", "known", "existing_claim"]));
 }
 
 /// Of copies in flight in one process, one is handled while the others wait in memory. Where messages are stored first,
@@ -81,9 +80,7 @@ pub async fn copies_at_once_are_handled_once<W: World>(world: W) {
         false => assert_eq!(line.queue.counts().acks, 0, "nothing is acked on a claim that is not committed"),
     }
     line.desk.go.send_replace(true);
-    let mut outcomes = line.outcomes(5).await;
-    outcomes.sort();
-    assert_eq!(outcomes, ["duplicate", "duplicate", "duplicate", "duplicate", "processed"]);
+    assert_eq!(sorted(line.outcomes(5).await), ["duplicate", "duplicate", "duplicate", "duplicate", "processed"]);
     soon(line.queue.settled(5)).await;
     worker.stop().await;
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
@@ -104,9 +101,7 @@ pub async fn copies_at_two_workers_are_handled_once<W: World>(world: W) {
         false => assert_eq!(line.queue.counts().acks, 0),
     }
     line.desk.go.send_replace(true);
-    let mut outcomes = line.outcomes(2).await;
-    outcomes.sort();
-    assert_eq!(outcomes, ["duplicate", "processed"]);
+    assert_eq!(sorted(line.outcomes(2).await), ["duplicate", "processed"]);
     for worker in workers {
         worker.stop().await;
     }

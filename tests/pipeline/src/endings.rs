@@ -166,10 +166,7 @@ pub async fn a_table_that_a_handler_leaves_hides_nothing_from_the_others<W: Worl
 
 /// A handler may check its deferred constraints before it ends.
 pub async fn a_handler_checks_its_constraints_among_others<W: World>(world: W) {
-    if W::FEATURES.check_constraints.is_none() {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.check_constraints.is_some(), world).await else { return };
     among_others(&line, 0, Order::new("checks", &[Act::Constraints]), 0).await;
     assert_eq!((line.effects("checks").await, line.desk.runs("checks")), (1, 1));
 }
@@ -207,11 +204,7 @@ pub(super) async fn waits<W: World>(line: &Line<W>, any: bool) {
 /// A failure that cannot be recorded at once: only the recording is retried, never the handler. The delivery is held
 /// meanwhile.
 pub async fn a_failure_is_recorded_again_and_the_handler_not_run_again<W: World>(world: W) {
-    if !W::FEATURES.concurrent || world.inbox() {
-        return;
-    }
-    let line = Line::new(world).await;
-    line.broker.lease(Some(Duration::from_secs(2)));
+    let Some(line) = Line::new_if(W::FEATURES.concurrent && !world.inbox(), world).await else { return };
     let (worker, block) = blocked(&line, Settings::late()).await;
     // Each try ends with a lock timeout.
     for _ in 0..3 {
@@ -227,10 +220,7 @@ pub async fn a_failure_is_recorded_again_and_the_handler_not_run_again<W: World>
 
 /// A drain releases the delivery.
 pub async fn a_drain_releases_a_failure_that_is_not_recorded<W: World>(world: W) {
-    if !W::FEATURES.concurrent || world.inbox() {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.concurrent && !world.inbox(), world).await else { return };
     let (worker, block) = blocked(&line, Settings::default()).await;
     worker.stop().await;
     let counts = line.queue.counts();

@@ -10,7 +10,7 @@ use idem_conformance::store::World;
 use idem_test::Publication;
 
 use super::desk::Desk;
-use super::line::Line;
+use super::line::{Line, sorted};
 use super::orders::Order;
 use super::running::Running;
 use super::settings::Settings;
@@ -61,9 +61,7 @@ async fn run<W: World>(line: &Line<W>, new: usize) -> Vec<String> {
     let worker = start(line);
     line.outcomes(known + new).await;
     worker.stop_once_idle(&line.queue).await;
-    let mut outcomes = line.outcomes(known + new).await.split_off(known);
-    outcomes.sort();
-    outcomes
+    sorted(line.outcomes(known + new).await.split_off(known))
 }
 
 /// An event whose attributes are headers.

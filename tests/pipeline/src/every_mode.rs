@@ -81,6 +81,7 @@ macro_rules! __pipeline_in_every_mode {
             // panics
             a_key_or_fingerprint_that_panics_is_a_dead_letter
             a_codec_or_an_extractor_that_panics_is_a_failure_of_its_message
+            a_copy_whose_parameter_panics_as_it_is_dropped_is_a_duplicate
             an_observer_that_panics_costs_nothing
             a_task_that_panics_ends_the_worker_with_an_error
             a_background_task_that_panics_ends_the_worker_with_an_error
@@ -92,7 +93,7 @@ macro_rules! __pipeline_in_every_mode {
             a_source_that_refuses_to_open_again_is_an_error_until_it_is_repaired
             a_useless_source_is_opened_at_growing_intervals
             an_ack_that_is_never_answered_ends
-            // brake
+            // kill switch
             a_queue_that_dies_whole_pauses_until_an_operator_resumes_it
             a_queue_without_keys_pauses_until_an_operator_resumes_it
             a_queue_of_another_format_pauses_until_an_operator_resumes_it
@@ -103,7 +104,6 @@ macro_rules! __pipeline_in_every_mode {
             a_key_by_position_refuses_a_broker_without_positions
             // refusals
             a_message_that_the_database_refuses_is_held_and_harms_no_other
-            a_delivery_that_is_retried_keeps_its_lease
             a_drain_releases_what_the_database_refuses
             a_failure_that_the_database_refuses_to_record_harms_no_other
             a_row_that_the_database_refuses_harms_no_other
@@ -156,7 +156,7 @@ macro_rules! __pipeline_in_every_mode {
             a_row_runs_as_soon_as_its_codec_is_prepared
             a_row_that_waits_for_its_codec_is_not_charged_when_its_process_ends
             a_registry_that_hangs_delays_no_other_handler
-            a_suspect_whose_registry_is_away_is_not_charged
+            an_orphan_whose_registry_is_away_is_not_charged
             a_replay_of_a_row_without_a_schema_asks_again
             a_schema_that_does_not_exist_makes_a_dead_letter
             a_preparation_that_hangs_holds_up_nothing_but_its_message
@@ -191,8 +191,7 @@ macro_rules! __pipeline_in_every_mode {
             a_handler_that_stages_without_saying_so_fails
             a_backlog_pauses_consumption_until_it_is_published
             a_backlog_that_cannot_be_counted_stops_no_worker
-            a_full_outbox_does_not_stop_suspects
-            a_missing_relay_is_told_while_the_outbox_is_counted
+            a_full_outbox_does_not_stop_orphans
             // local messages
             a_local_message_runs_exactly_once
             nothing_is_handed_over_by_a_run_that_fails
@@ -217,6 +216,7 @@ macro_rules! __pipeline_in_every_mode {
             // drain
             a_drain_finishes_what_runs_and_releases_the_rest
             a_drain_releases_what_waits_for_a_lane_at_once
+            a_drain_beside_an_orphan_releases_what_waits
             a_lost_broker_is_opened_again
             a_broker_that_refuses_is_tried_again
             // crashes
@@ -225,23 +225,24 @@ macro_rules! __pipeline_in_every_mode {
             a_row_with_one_start_runs_alone_among_rows
             direct_deliveries_go_on_beside_a_row_with_one_start
             a_row_with_two_starts_has_the_process_to_itself
-            a_suspect_that_waits_is_left_when_the_worker_drains
-            a_suspect_that_waits_for_long_lets_other_rows_start
+            an_orphan_that_waits_is_left_when_the_worker_drains
+            an_orphan_that_waits_for_long_lets_other_rows_start
             // starts
-            a_suspect_whose_fetch_has_no_answer_is_isolated_until_it_is_found
-            a_refund_that_fails_is_repeated_until_it_may_be_written
+            an_orphan_whose_fetch_has_no_answer_is_isolated_until_it_is_found
+            a_start_whose_lease_was_lost_is_refunded_once
+            a_row_that_has_died_elsewhere_is_not_reported_as_processed
             // neighbours
-            a_suspect_whose_database_is_away_stops_no_worker_of_another_one
-            a_suspect_whose_database_is_away_stops_no_rows_of_another_one
-            a_suspect_waits_for_no_run_whose_database_is_away
-            a_suspect_waits_for_no_run_of_another_database_that_is_away
+            an_orphan_whose_database_is_away_stops_no_worker_of_another_one
+            an_orphan_whose_database_is_away_stops_no_rows_of_another_one
+            an_orphan_waits_for_no_run_whose_database_is_away
+            an_orphan_waits_for_no_run_of_another_database_that_is_away
             // long outages
-            messages_that_waited_for_their_database_run_beside_no_suspect
-            a_suspect_that_lost_its_isolation_begins_beside_no_other_one
-            a_failure_is_recorded_beside_a_suspect_of_another_database
-            rows_whose_take_has_no_answer_run_beside_no_suspect
+            messages_that_waited_for_their_database_run_beside_no_orphan
+            an_orphan_that_lost_its_isolation_begins_beside_no_other_one
+            a_failure_is_recorded_beside_an_orphan_of_another_database
+            rows_whose_take_has_no_answer_run_beside_no_orphan
             // fleet
-            one_process_of_two_goes_quiet_for_a_suspect
+            one_process_of_two_goes_quiet_for_an_orphan
         }
     };
 }
@@ -300,7 +301,7 @@ macro_rules! __natural_cases {
             a_natural_message_leaves_no_claim
             an_upsert_that_compares_versions_keeps_the_newest_one
             a_natural_message_that_fails_runs_from_the_inbox
-            a_copy_of_a_natural_message_that_waits_in_the_inbox_is_counted
+            a_copy_of_a_natural_message_that_is_dead_is_a_duplicate
             another_payload_under_a_natural_key_is_no_conflict
             a_natural_message_is_never_too_old
             a_natural_batch_handler_that_stages_refuses_the_start

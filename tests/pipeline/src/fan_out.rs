@@ -122,7 +122,7 @@ pub async fn the_failure_of_one_handler_repeats_no_other<W: World>(world: W) {
     worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.desk.runs("a"), line.desk.runs("mail a"), effects(&line, "a").await), (1, 5, (1, 0)));
     let dead = line.one_dead().await;
-    assert_eq!((dead.handler.as_str(), dead.reason, dead.deliveries), ("mails", Some(Reason::Exhausted), 2));
+    assert_eq!((dead.handler.as_str(), dead.reason, dead.attempts), ("mails", Some(Reason::Exhausted), 5));
 }
 
 /// The broker delivers it again.

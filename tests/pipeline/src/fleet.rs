@@ -1,4 +1,4 @@
-//! A suspect, and several processes that could run it.
+//! An orphaned row, and several processes that could run it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use idem_conformance::soon;
 use idem_conformance::store::World;
 use idem_test::Publication;
 
-use super::crashes::suspect_for;
+use super::crashes::orphan_for;
 use super::line::Line;
 use super::orders::Order;
 use super::settings::Settings;
@@ -30,15 +30,12 @@ async fn runs<'a, W: World>(line: &Line<W>, ids: &[&'a str]) -> &'a str {
     .await
 }
 
-/// Two processes find a suspect that has its process to itself. The one that runs it goes quiet, and the other one goes
+/// Two processes find an orphaned row that has its process to itself. The one that runs it goes quiet, and the other one goes
 /// on.
-pub async fn one_process_of_two_goes_quiet_for_a_suspect<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        // The suspect has the only writer.
-        return;
-    }
-    let line = Line::new(world).await;
-    suspect_for(&line, 2, Duration::ZERO).await;
+pub async fn one_process_of_two_goes_quiet_for_an_orphan<W: World>(world: W) {
+    // Otherwise the orphaned row has the only writer.
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
+    orphan_for(&line, 2, Duration::ZERO).await;
     let workers = [line.start(), line.start_at(line.broker.queue(QUEUES[1]), Settings::default())];
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     let publish = |queue: &str, id: &str| {
@@ -55,7 +52,7 @@ pub async fn one_process_of_two_goes_quiet_for_a_suspect<W: World>(world: W) {
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
     let run: usize = QUEUES.iter().map(|id| line.desk.runs(id)).sum();
-    assert_eq!((run, line.desk.runs("suspect")), (1, 1));
+    assert_eq!((run, line.desk.runs("orphan")), (1, 1));
     line.desk.go.send_replace(true);
     assert_eq!(line.outcomes(3 + MORE).await, ["processed"; 3 + MORE]);
     for worker in workers {

@@ -5,7 +5,7 @@ use idem_core::{HandlerOptions, Worker};
 use idem_conformance::store::World;
 use idem_test::Publication;
 
-use super::line::Line;
+use super::line::{Line, sorted};
 use super::local_handlers::{ById, Hands, HandsBatch, Receives};
 use super::orders::Order;
 use super::running::Running;
@@ -39,9 +39,7 @@ impl<W: World> Handing<W> {
         let worker = self.start(settings);
         self.0.outcomes(outcomes).await;
         worker.stop_once_idle(&self.0.queue).await;
-        let mut outcomes = self.0.outcomes(outcomes).await;
-        outcomes.sort();
-        outcomes
+        sorted(self.0.outcomes(outcomes).await)
     }
 
     /// How many claims there are of messages that were handed over.

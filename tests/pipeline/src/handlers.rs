@@ -82,6 +82,6 @@ impl<W: World> Handler for Rows<W> {
         let fails = delivery.headers().get("fails").is_some();
         let order = order
             .unwrap_or_else(|| Order::new("gone", if fails { &[Act::Ok, Act::Fail, Act::Ok] } else { &[Act::Ok] }));
-        Orders::<W>::handle(order, (desk, delivery, Extracted), tx).await
+        Orders::<W>::handle(order, (desk, delivery, Extracted::default()), tx).await
     }
 }

@@ -64,10 +64,7 @@ pub async fn a_drain_releases_a_key_that_waits<W: World>(world: W) {
 /// While a worker finishes a running message, no other worker begins the next one of its ordering key.
 pub async fn a_drain_finishes_what_runs_before_its_key_goes_on<W: World>(world: W) {
     // Where one transaction writes at a time, nothing could begin beside it anyway.
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     line.publish(Order::new("a", &[Act::Wait]));
     line.publish(Order::ok("b"));
     // Fills the first worker's prefetch: it may have 16 unsettled deliveries per lane.

@@ -28,11 +28,8 @@ async fn schedule<W: World>(line: &Line<W>, orders: &[Order]) {
 /// It runs with a batch, which waits for it. All others go on, although more rows are due than may be in memory at
 /// once.
 pub async fn a_row_that_hangs_keeps_no_memory_from_others<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        // It has the only writer.
-        return;
-    }
-    let line = Line::new(world).await;
+    // Otherwise it has the only writer.
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     let mut orders: Vec<Order> = (1..ROWS).map(|n| Order::ok(&n.to_string())).collect();
     orders.insert(0, Order::new("hangs", &[Act::Wait]));
     schedule(&line, &orders).await;
@@ -49,10 +46,7 @@ pub async fn a_row_that_hangs_keeps_no_memory_from_others<W: World>(world: W) {
 
 /// A worker takes no more than 16 MiB at once, however many rows fit into its batches.
 pub async fn rows_are_taken_by_their_size<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     let orders: Vec<Order> = (0..ROWS).map(|n| Order::new(&n.to_string(), &[Act::Wait])).collect();
     schedule(&line, &orders).await;
     let worker = line.start();

@@ -8,7 +8,7 @@ use idem_conformance::store::World;
 use idem_conformance::{soon, until};
 use idem_test::Publication;
 
-use super::line::Line;
+use super::line::{Line, sorted};
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
@@ -109,10 +109,7 @@ pub async fn other_keys_go_on_while_one_waits<W: World>(world: W) {
 /// More messages of one key than there are lanes wait for the running one; messages of other keys run meanwhile.
 pub async fn a_hot_key_costs_one_lane<W: World>(world: W) {
     // Where one transaction writes at a time, nothing could run beside it anyway.
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     line.publish(keyed(1, Order::new("a", &[Act::Wait])));
     let behind: Vec<String> = (0..5).map(|n| format!("b{n}")).collect();
     for id in &behind {
@@ -142,9 +139,7 @@ pub async fn a_delivery_that_waits_for_its_row_occupies_no_lane<W: World>(world:
         line.publish(keyed(9, Order::ok(id)));
     }
     let worker = line.start_with(Settings { concurrency: 2, ..patient() });
-    let mut outcomes = line.outcomes(8).await;
-    outcomes.sort();
-    assert_eq!(outcomes, [["processed"; 3].as_slice(), &["scheduled 1"; 5]].concat());
+    assert_eq!(sorted(line.outcomes(8).await), [["processed"; 3].as_slice(), &["scheduled 1"; 5]].concat());
     let log = line.desk.log();
     assert!(!log.iter().any(|id| id.starts_with("behind")), "{log:?}");
     hurry(&line).await;
@@ -172,9 +167,7 @@ pub async fn a_dead_letter_lets_its_key_go_on<W: World>(world: W) {
 /// Behind two outcomes: a row, its delivery, which it wakes, and the next message of their key. The row reports its outcome
 /// beside those that it has woken.
 pub(super) async fn rest_are_done<W: World>(line: &Line<W>) {
-    let mut outcomes = line.outcomes(5).await.split_off(2);
-    outcomes.sort();
-    assert_eq!(outcomes, ["duplicate", "processed", "processed"]);
+    assert_eq!(sorted(line.outcomes(5).await.split_off(2)), ["duplicate", "processed", "processed"]);
 }
 
 /// In an ordered queue, a claim with a waiting row is not a duplicate: a partition's next owner must not run the second
@@ -222,24 +215,6 @@ pub async fn a_key_is_woken_when_its_row_has_run<W: World>(world: W) {
     let worker = line.start_with(Settings { poll: Duration::from_secs(3600), ..ordered() });
     worker.stop_once_idle(&line.queue).await;
     assert_eq!(line.desk.log(), ["a", "b", "c"]);
-}
-
-/// A delivery that waits longer than its lease, for its turn or for its row, is extended meanwhile.
-pub async fn a_delivery_that_waits_for_its_key_keeps_its_lease<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.broker.lease(Some(Duration::from_millis(300)));
-    line.publish(Order::new("a", &[Act::Fail, Act::Wait]));
-    line.publish(Order::ok("b"));
-    let worker = line.start_with(ordered());
-    waits(&line, 1).await;
-    // Several leases.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
-    line.desk.go.send_replace(true);
-    line.outcomes(3).await;
-    worker.stop_once_idle(&line.queue).await;
-    let counts = line.queue.counts();
-    assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (2, 0, 0));
-    assert_eq!(line.desk.log(), ["a", "a", "b"]);
 }
 
 /// Several workers, ordering keys and failures.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
 use idem_core::{
-    Codec, Inbox, Json, NoHandlers, Observed, Outcome, Source, Store, SubscribeOptions, SuspectLock, WithHandlers,
+    Codec, Inbox, IsolationLock, Json, NoHandlers, Observed, Outcome, Source, Store, SubscribeOptions, WithHandlers,
     Worker,
 };
 use tokio::sync::{oneshot, watch};
@@ -42,6 +42,11 @@ impl<W: World> Line<W> {
         Self::with(world, Setup::default()).await
     }
 
+    /// The same where a case can run: `None` ends it.
+    pub(super) async fn new_if(can_run: bool, world: W) -> Option<Self> {
+        if can_run { Some(Self::new(world).await) } else { None }
+    }
+
     pub(super) async fn with(world: W, setup: Setup) -> Self {
         let store = world.store(setup).await.unwrap();
         let effects = world.name("effects");
@@ -57,6 +62,11 @@ impl<W: World> Line<W> {
     /// Publishes an event of the type `Order`.
     pub(super) fn publish(&self, message: impl Into<Publication>) {
         self.broker.publish(QUEUE, message.into().event_type("Order"));
+    }
+
+    /// Publishes events whose ids are these numbers.
+    pub(super) fn publish_numbers(&self, numbers: impl IntoIterator<Item: ToString>) {
+        numbers.into_iter().for_each(|number| self.publish(Order::ok(&number.to_string())));
     }
 
     /// Publishes an event for the batch handler.
@@ -191,11 +201,11 @@ impl<W: World> Line<W> {
             .shutdown_timeout(settings.drain)
             .order(settings.order)
             .relay_patience(settings.relay_patience)
-            .suspect_lock(settings.gate.unwrap_or_else(SuspectLock::new))
+            .isolation_lock(settings.gate.unwrap_or_else(IsolationLock::new))
             .observe(observe);
-        let worker = match settings.unfit_limit {
-            Some((limit, of)) => worker.unfit_limit(limit, of),
-            None => worker.no_unfit_limit(),
+        let worker = match settings.undeliverable_limit {
+            Some((limit, of)) => worker.undeliverable_limit(limit, of),
+            None => worker.no_undeliverable_limit(),
         };
         let worker = match settings.backlog {
             Some(backlog) => worker.backlog(backlog),
@@ -296,6 +306,12 @@ impl<W: World> Line<W> {
         assert_eq!(rows.len(), 1, "dead letters: {rows:?}");
         rows.remove(0)
     }
+}
+
+/// Outcomes whose order is not certain.
+pub(super) fn sorted<T: Ord>(mut outcomes: Vec<T>) -> Vec<T> {
+    outcomes.sort();
+    outcomes
 }
 
 /// An outcome as text, without the delays, which jitter varies.

@@ -10,6 +10,7 @@ use idem_conformance::until;
 use idem_test::Publication;
 
 use super::handing::Handing;
+use super::line::sorted;
 use super::local_handlers::{Hands, Receipt, Receives};
 use super::orders::{Act, Order};
 use super::settings::Settings;
@@ -170,9 +171,7 @@ pub async fn a_handler_of_local_messages_only_takes_no_delivery<W: World>(world:
     let worker = handing.0.run_until_stopped(worker, Settings::default());
     handing.publish("Handing", Order::ok("a"));
     handing.0.publish_raw(Publication::json(&Receipt::of("b")).unwrap().event_type("Receipt"));
-    let mut outcomes = handing.0.outcomes(3).await;
-    outcomes.sort();
-    assert_eq!(outcomes, ["dead: unknown type", "processed", "processed"]);
+    assert_eq!(sorted(handing.0.outcomes(3).await), ["dead: unknown type", "processed", "processed"]);
     worker.stop().await;
     assert_eq!((handing.0.effects("receipt a").await, handing.0.effects("receipt b").await), (1, 0));
 }

@@ -72,7 +72,7 @@ impl<W: World> Handler for Hands<W> {
                 outbox.local::<Receives<W>>(&Receipt::of(&order.id))?;
             }
         }
-        Orders::<W>::handle(order, (desk, delivery, Extracted), tx).await
+        Orders::<W>::handle(order, (desk, delivery, Extracted::default()), tx).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! Two databases and one process: while one of them is unavailable, suspects of the other one run, and nothing runs beside
+//! Two databases and one process: while one of them is unavailable, orphaned rows of the other one run, and nothing runs beside
 //! them that could end the process.
 
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use idem_conformance::store::{Setup, World};
 use idem_conformance::{soon, until};
 
-use super::crashes::{crash_on, never_runs, schedule, suspect_for};
+use super::crashes::{crash_on, never_runs, orphan_for, schedule};
 use super::faulty::Do;
 use super::line::Line;
-use super::neighbours::{Away, failing_suspect, has_effect, one_process};
+use super::neighbours::{Away, failing_orphan, has_effect, have_effects, one_process, runs_on, stop, two_databases};
 use super::orders::{Act, Order};
 use super::running::Running;
 use super::settings::Settings;
@@ -93,9 +93,9 @@ impl Silent {
     }
 }
 
-/// Starts the worker of a suspect with two starts, and waits until it has the process to itself.
-pub(super) async fn suspect_alone<W: World>(neighbour: &Line<W>, settings: Settings) -> Running {
-    suspect_for(neighbour, 2, Duration::ZERO).await;
+/// Starts the worker of an orphaned row with two starts, and waits until it has the process to itself.
+pub(super) async fn orphan_alone<W: World>(neighbour: &Line<W>, settings: Settings) -> Running {
+    orphan_for(neighbour, 2, Duration::ZERO).await;
     let worker = neighbour.start_with(settings);
     soon(neighbour.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     worker
@@ -116,10 +116,9 @@ pub(super) async fn row_becomes<W: World>(line: &Line<W>, id: &str, is_it: impl 
     .await
 }
 
-/// Their statements get an answer while the suspect runs.
-pub async fn messages_that_waited_for_their_database_run_beside_no_suspect<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+/// Their statements get an answer while the orphaned row runs.
+pub async fn messages_that_waited_for_their_database_run_beside_no_orphan<W: World>(world: W) {
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     // With a free slot the inbox polls, and finds that the database is unavailable.
     let ids: &[&str] = if line.world.inbox() { &["a"] } else { &["a", "b"] };
     ids.iter().for_each(|id| line.publish(Order::ok(id)));
@@ -129,25 +128,20 @@ pub async fn messages_that_waited_for_their_database_run_beside_no_suspect<W: Wo
     let worker = line.start_over(hook, Settings { concurrency, linger, ..silent.shown(&settings) });
     silent.reached().await;
     silent.go_away().await;
-    let beside = suspect_alone(&neighbour, settings).await;
+    let beside = orphan_alone(&neighbour, settings).await;
     silent.open();
     for id in ids {
         never_runs(&line, id).await;
     }
-    neighbour.desk.go.send_replace(true);
-    has_effect(&neighbour, "suspect").await;
+    runs_on(&neighbour).await;
     silent.come_back();
-    for id in ids {
-        has_effect(&line, id).await;
-    }
-    worker.stop().await;
-    beside.stop().await;
+    have_effects(&line, ids).await;
+    stop([worker, beside]).await;
 }
 
-/// The first handler of the batch runs, and the suspect waits for it, and for no other one.
-pub async fn a_batch_calls_no_more_handlers_once_a_suspect_waits<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+/// The first handler of the batch runs, and the orphaned row waits for it, and for no other one.
+pub async fn a_batch_calls_no_more_handlers_once_an_orphan_waits<W: World>(world: W) {
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     line.publish(Order::new("a", &[Act::Wait]));
     line.publish(Order::ok("b"));
     let silent = Silent::new();
@@ -156,34 +150,30 @@ pub async fn a_batch_calls_no_more_handlers_once_a_suspect_waits<W: World>(world
     let worker = line.start_over(hook, Settings { concurrency: 1, linger, health, ..settings.clone() });
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     silent.go_away().await;
-    suspect_for(&neighbour, 2, Duration::ZERO).await;
+    orphan_for(&neighbour, 2, Duration::ZERO).await;
     let gate = settings.gate.clone().unwrap();
     let beside = neighbour.start_with(settings);
     until(async || gate.keeps_out_direct()).await;
-    never_runs(&neighbour, "suspect").await;
+    never_runs(&neighbour, "orphan").await;
     line.desk.go.send_replace(true);
     soon(neighbour.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     never_runs(&line, "b").await;
-    neighbour.desk.go.send_replace(true);
-    has_effect(&neighbour, "suspect").await;
+    runs_on(&neighbour).await;
     silent.come_back();
-    for id in ["a", "b"] {
-        has_effect(&line, id).await;
-    }
-    worker.stop().await;
-    beside.stop().await;
+    have_effects(&line, &["a", "b"]).await;
+    stop([worker, beside]).await;
 }
 
-/// Both workers share a store with one connection for handlers. The suspect waits for it, and the batch has it, but no permit
+/// Both workers share a store with one connection for handlers. The orphaned row waits for it, and the batch has it, but no permit
 /// when its database is available again.
-pub async fn a_batch_that_is_put_off_gives_its_connection_to_the_suspect<W: World>(world: W) {
+pub async fn a_batch_that_is_put_off_gives_its_connection_to_the_orphan<W: World>(world: W) {
     if !W::FEATURES.concurrent {
-        // The batch has the only writer, so the suspect is not found.
+        // The batch has the only writer, so the orphaned row is not found.
         return;
     }
     let line = Line::with(world, Setup { connections: Some(2), ..Setup::default() }).await;
     let (settings, silent) = (one_process(), Silent::new());
-    let handler = schedule(&line, "shipping", Order::ok("suspect")).await;
+    let handler = schedule(&line, "shipping", Order::ok("orphan")).await;
     crash_on(&line, handler, 2, Duration::ZERO).await;
     let ids = ["a", "b"];
     ids.iter().for_each(|id| line.publish(Order::ok(id)));
@@ -198,69 +188,59 @@ pub async fn a_batch_that_is_put_off_gives_its_connection_to_the_suspect<W: Worl
     silent.come_back();
     silent.knows(true).await;
     silent.open();
-    for id in ["suspect", "a", "b"] {
-        has_effect(&line, id).await;
-    }
-    worker.stop().await;
-    beside.stop().await;
+    have_effects(&line, &["orphan", "a", "b"]).await;
+    stop([worker, beside]).await;
 }
 
-/// A suspect whose database becomes unavailable before its handler begins ends its isolation and its turn. Its start is not
+/// An orphaned row whose database becomes unavailable before its handler begins ends its isolation and its turn. Its start is not
 /// charged.
-pub async fn a_suspect_that_lost_its_isolation_begins_beside_no_other_one<W: World>(world: W) {
+pub async fn an_orphan_that_lost_its_isolation_begins_beside_no_other_one<W: World>(world: W) {
     if !W::FEATURES.concurrent {
-        // The suspect has the only writer, so no other message finds that the database is unavailable.
+        // The orphaned row has the only writer, so no other message finds that the database is unavailable.
         return;
     }
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
-    suspect_for(&line, 1, Duration::ZERO).await;
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
+    orphan_for(&line, 1, Duration::ZERO).await;
     line.desk.go.send_replace(true);
     let silent = Silent::new();
-    let worker = line.start_over(silent.hook("start", Some("suspect")), silent.shown(&settings));
+    let worker = line.start_over(silent.hook("start", Some("orphan")), silent.shown(&settings));
     silent.reached().await;
     silent.fall_silent();
     line.publish(Order::ok("unanswered"));
     silent.knows(false).await;
-    let beside = suspect_alone(&neighbour, settings).await;
+    let beside = orphan_alone(&neighbour, settings).await;
     silent.open();
-    let given_back = row_becomes(&line, "suspect", |row| row.locked_by.is_none()).await;
-    never_runs(&line, "suspect").await;
+    let given_back = row_becomes(&line, "orphan", |row| row.locked_by.is_none()).await;
+    never_runs(&line, "orphan").await;
     assert_eq!(given_back.crash_count, 1);
-    neighbour.desk.go.send_replace(true);
-    has_effect(&neighbour, "suspect").await;
+    runs_on(&neighbour).await;
     silent.come_back();
-    has_effect(&line, "suspect").await;
+    has_effect(&line, "orphan").await;
     has_effect(&line, "unanswered").await;
-    worker.stop().await;
-    beside.stop().await;
+    stop([worker, beside]).await;
 }
 
-/// To write an outcome needs no permit. If it waited for the suspect, its lease could end meanwhile, and the failure would be
+/// To write an outcome needs no permit. If it waited for the orphaned row, its lease could end meanwhile, and the failure would be
 /// lost.
-pub async fn a_failure_is_recorded_beside_a_suspect_of_another_database<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+pub async fn a_failure_is_recorded_beside_an_orphan_of_another_database<W: World>(world: W) {
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     schedule(&line, "billing", Order::new("row", &[Act::WaitFail, Act::Ok])).await;
     let away = Away::start(line, settings.clone(), "rollback");
     away.waits().await;
     away.go_away();
-    let beside = suspect_alone(&neighbour, settings).await;
+    let beside = orphan_alone(&neighbour, settings).await;
     away.come_back();
     row_becomes(&away.line, "row", |row| row.attempts == 1).await;
-    assert_eq!((neighbour.effects("suspect").await, away.line.desk.runs("row")), (0, 1));
-    neighbour.desk.go.send_replace(true);
-    has_effect(&neighbour, "suspect").await;
+    assert_eq!((neighbour.effects("orphan").await, away.line.desk.runs("row")), (0, 1));
+    runs_on(&neighbour).await;
     has_effect(&away.line, "row").await;
-    away.worker.stop().await;
-    beside.stop().await;
+    stop([away.worker, beside]).await;
 }
 
 /// The take of the rows got no answer, and the database became unavailable. The rows are found when it is available again.
-/// Beside a suspect, they are given back, uncharged.
-pub async fn rows_whose_take_has_no_answer_run_beside_no_suspect<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+/// Beside an orphaned row, they are given back, uncharged.
+pub async fn rows_whose_take_has_no_answer_run_beside_no_orphan<W: World>(world: W) {
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     schedule(&line, "billing", Order::ok("row")).await;
     let (is_away, was_away) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
     let away = is_away.clone();
@@ -275,26 +255,23 @@ pub async fn rows_whose_take_has_no_answer_run_beside_no_suspect<W: World>(world
     };
     let worker = line.start_over(hook, settings.clone());
     row_becomes(&line, "row", |row| row.crash_count == 1).await;
-    let beside = suspect_alone(&neighbour, settings).await;
+    let beside = orphan_alone(&neighbour, settings).await;
     is_away.store(false, SeqCst);
     row_becomes(&line, "row", |row| row.crash_count == 0 && row.locked_by.is_none()).await;
     never_runs(&line, "row").await;
-    assert_eq!(neighbour.effects("suspect").await, 0);
-    neighbour.desk.go.send_replace(true);
-    has_effect(&neighbour, "suspect").await;
+    assert_eq!(neighbour.effects("orphan").await, 0);
+    runs_on(&neighbour).await;
     has_effect(&line, "row").await;
-    worker.stop().await;
-    beside.stop().await;
+    stop([worker, beside]).await;
 }
 
-/// Another statement finds that the database is unavailable. The suspect is given back later, uncharged.
-pub async fn a_suspect_whose_fetch_hangs_in_an_outage_stops_no_worker_of_another_database<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
-    suspect_for(&line, 1, Duration::ZERO).await;
+/// Another statement finds that the database is unavailable. The orphaned row is given back later, uncharged.
+pub async fn an_orphan_whose_fetch_hangs_in_an_outage_stops_no_worker_of_another_database<W: World>(world: W) {
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
+    orphan_for(&line, 1, Duration::ZERO).await;
     line.desk.go.send_replace(true);
     let silent = Silent::new();
-    let worker = line.start_over(silent.hook("row_is_taken", Some("suspect")), silent.shown(&settings));
+    let worker = line.start_over(silent.hook("row_is_taken", Some("orphan")), silent.shown(&settings));
     silent.reached().await;
     schedule(&neighbour, "billing", Order::ok("row")).await;
     let beside = neighbour.start_with(settings);
@@ -303,22 +280,18 @@ pub async fn a_suspect_whose_fetch_hangs_in_an_outage_stops_no_worker_of_another
     line.publish(Order::ok("unanswered"));
     has_effect(&neighbour, "row").await;
     silent.open();
-    row_becomes(&line, "suspect", |row| row.locked_by.is_none() && row.crash_count == 1).await;
+    row_becomes(&line, "orphan", |row| row.locked_by.is_none() && row.crash_count == 1).await;
     silent.come_back();
-    for id in ["suspect", "unanswered"] {
-        has_effect(&line, id).await;
-    }
-    worker.stop().await;
-    beside.stop().await;
+    have_effects(&line, &["orphan", "unanswered"]).await;
+    stop([worker, beside]).await;
 }
 
-/// The outage of another database has ended the isolation of an earlier suspect, so nothing was kept out for as long as the
-/// outage, and the next suspect does not leave the process to others for as long.
-pub async fn an_outage_while_a_suspect_runs_delays_no_later_suspect<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+/// The outage of another database has ended the isolation of an earlier orphaned row, so nothing was kept out for as long as the
+/// outage, and the next orphaned row does not leave the process to others for as long.
+pub async fn an_outage_while_an_orphan_runs_delays_no_later_orphan<W: World>(world: W) {
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     let gate = settings.gate.clone().unwrap();
-    failing_suspect(&line).await;
+    failing_orphan(&line).await;
     let away = Away::start(line, settings.clone(), "rollback");
     away.waits().await;
     away.go_away();
@@ -327,18 +300,17 @@ pub async fn an_outage_while_a_suspect_runs_delays_no_later_suspect<W: World>(wo
     let outage = Duration::from_secs(10);
     tokio::time::sleep(outage).await;
     away.come_back();
-    has_effect(&away.line, "suspect").await;
+    has_effect(&away.line, "orphan").await;
     away.line.desk.go.send_replace(false);
     schedule(&away.line, "billing", Order::new("running", &[Act::Wait])).await;
     soon(away.line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 2)).await.unwrap();
-    suspect_for(&neighbour, 1, Duration::ZERO).await;
+    orphan_for(&neighbour, 1, Duration::ZERO).await;
     neighbour.desk.go.send_replace(true);
     let beside = neighbour.start_with(settings);
     let waits = until(async || gate.keeps_out_rows());
-    tokio::time::timeout(outage / 2, waits).await.expect("the suspect waits for the running row");
+    tokio::time::timeout(outage / 2, waits).await.expect("the orphaned row waits for the running row");
     away.line.desk.go.send_replace(true);
-    has_effect(&neighbour, "suspect").await;
+    has_effect(&neighbour, "orphan").await;
     has_effect(&away.line, "running").await;
-    away.worker.stop().await;
-    beside.stop().await;
+    stop([away.worker, beside]).await;
 }

@@ -67,9 +67,9 @@ pub async fn a_worker_takes_the_rows_that_its_last_take_has_left_without_a_searc
     worker.stop().await;
 }
 
-const POLLS: [&str; 2] = ["poll for rows", "poll for suspects"];
+const POLLS: [&str; 2] = ["poll for rows", "poll for orphaned rows"];
 
-/// Three rows and three suspects come one after another, so that not all of them come just when everything is looked at.
+/// Three rows and three orphaned rows come one after another, so that not all of them come just when everything is looked at.
 pub async fn a_worker_looks_back_to_its_last_search_and_at_times_at_everything<W: World>(world: W) {
     let (line, searches) = (Line::new(world).await, Searches::default());
     let store = TappedStore::new(line.store.clone(), searches.clone());
@@ -87,13 +87,13 @@ pub async fn a_worker_looks_back_to_its_last_search_and_at_times_at_everything<W
     }
     let handler = line.store.register("billing", &["", "orders"]).await.unwrap()[1];
     for n in 0..3 {
-        let id = format!("suspect {n}");
+        let id = format!("orphan {n}");
         let delivery = Delivery::new("orders", serde_json::to_vec(&Order::ok(&id)).unwrap());
         schedule_later(&line, handler, &id, delivery, Duration::from_secs(1)).await;
         line.world.run(&format!("UPDATE {} SET crash_count = 1", line.world.own("inbox_messages"))).await;
         line.outcomes(4 + n).await;
     }
-    for kind in ["take of rows", "take of a suspect"] {
+    for kind in ["take of rows", "take of an orphaned row"] {
         let takes = searches.until(kind, |takes| takes.len() >= 3).await;
         assert!(unbounded(&takes) < takes.len(), "{kind}: {takes:?}");
     }

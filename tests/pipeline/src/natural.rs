@@ -63,14 +63,14 @@ pub async fn a_natural_message_that_fails_runs_from_the_inbox<W: World>(world: W
 }
 
 /// A copy runs, and if it fails as well, it is a duplicate of the row.
-pub async fn a_copy_of_a_natural_message_that_waits_in_the_inbox_is_counted<W: World>(world: W) {
+pub async fn a_copy_of_a_natural_message_that_is_dead_is_a_duplicate<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish_natural(Order::new("a", &[Act::Permanent]));
     line.run(1).await;
     line.publish_natural(Order::new("a", &[Act::Permanent]));
     assert_eq!(line.run(2).await, ["dead: permanent", "duplicate"]);
     let dead = line.one_dead().await;
-    assert_eq!((dead.deliveries, dead.attempts), (2, 1));
+    assert_eq!(dead.attempts, 1);
     assert_eq!(line.desk.runs("a"), if line.world.inbox() { 1 } else { 2 });
 }
 
@@ -116,7 +116,7 @@ pub async fn a_natural_message_is_never_too_old<W: World>(world: W) {
     line.run(2).await;
     let (claims, earlier) = (line.world.own("processed_messages"), W::earlier("processed_at", 3 * HOUR));
     line.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
-    assert_eq!(line.store.prune().await.unwrap().claims, 1);
+    assert_eq!(line.store.prune().await.unwrap(), 1);
     let old = |order: Order| Publication::from(order).published_at(SystemTime::now() - 4 * HOUR);
     line.publish_natural(old(Order::ok("seen")));
     line.runs_to(Settings::default(), &["processed"]).await;

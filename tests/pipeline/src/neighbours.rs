@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use idem_core::SuspectLock;
+use idem_core::IsolationLock;
 use idem_core::store::StoreError;
 
 use idem_conformance::store::World;
 use idem_conformance::{soon, until};
 
-use super::crashes::{crash_on, never_runs, schedule, suspect_for};
+use super::crashes::{crash_on, never_runs, orphan_for, schedule};
 use super::faulty::Do;
 use super::line::Line;
 use super::orders::{Act, Order};
@@ -55,12 +55,24 @@ impl<W: World> Away<W> {
 
 /// The settings of the workers of one process.
 pub(super) fn one_process() -> Settings {
-    Settings { gate: Some(SuspectLock::new()), ..Settings::default() }
+    Settings { gate: Some(IsolationLock::new()), ..Settings::default() }
 }
 
-/// A suspect with two starts that waits in its handler, and fails then.
-pub(super) async fn failing_suspect<W: World>(line: &Line<W>) {
-    let handler = schedule(line, "billing", Order::new("suspect", &[Act::WaitFail, Act::Ok])).await;
+/// Two databases, and the settings of workers of one process.
+pub(super) async fn two_databases<W: World>(world: W) -> Option<(Line<W>, Line<W>, Settings)> {
+    let other = world.another().await?;
+    Some((Line::new(world).await, Line::new(other).await, one_process()))
+}
+
+pub(super) async fn stop(workers: [Running; 2]) {
+    for worker in workers {
+        worker.stop().await;
+    }
+}
+
+/// An orphaned row with two starts that waits in its handler, and fails then.
+pub(super) async fn failing_orphan<W: World>(line: &Line<W>) {
+    let handler = schedule(line, "billing", Order::new("orphan", &[Act::WaitFail, Act::Ok])).await;
     crash_on(line, handler, 2, Duration::ZERO).await;
 }
 
@@ -68,7 +80,19 @@ pub(super) async fn has_effect<W: World>(line: &Line<W>, id: &str) {
     until(async || line.effects(id).await != 0).await;
 }
 
-/// Publishes messages until one does not start, because a suspect waits. Returns its id.
+pub(super) async fn have_effects<W: World>(line: &Line<W>, ids: &[&str]) {
+    for id in ids {
+        has_effect(line, id).await;
+    }
+}
+
+/// Lets the orphaned row of this database go on, and waits for its effect.
+pub(super) async fn runs_on<W: World>(neighbour: &Line<W>) {
+    neighbour.desk.go.send_replace(true);
+    has_effect(neighbour, "orphan").await;
+}
+
+/// Publishes messages until one does not start, because an orphaned row waits. Returns its id.
 async fn held_back<W: World>(line: &Line<W>) -> String {
     let mut n = 0;
     loop {
@@ -83,11 +107,10 @@ async fn held_back<W: World>(line: &Line<W>) -> String {
     }
 }
 
-/// The suspect runs. The other worker goes on as soon as it is known that its outcome cannot be written.
-pub async fn a_suspect_whose_database_is_away_stops_no_worker_of_another_one<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
-    failing_suspect(&line).await;
+/// The orphaned row runs. The other worker goes on as soon as it is known that its outcome cannot be written.
+pub async fn an_orphan_whose_database_is_away_stops_no_worker_of_another_one<W: World>(world: W) {
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
+    failing_orphan(&line).await;
     // Its failure cannot be recorded before the database is back.
     let away = Away::start(line, settings.clone(), "rollback");
     away.waits().await;
@@ -97,18 +120,16 @@ pub async fn a_suspect_whose_database_is_away_stops_no_worker_of_another_one<W: 
     away.go_away();
     has_effect(&neighbour, "neighbour").await;
     away.come_back();
-    has_effect(&away.line, "suspect").await;
-    away.worker.stop().await;
-    beside.stop().await;
+    has_effect(&away.line, "orphan").await;
+    stop([away.worker, beside]).await;
 }
 
-/// The other worker has a suspect as well, which waits for its turn until the first one has run. Neither it nor the other rows
-/// wait until its outcome is written.
-pub async fn a_suspect_whose_database_is_away_stops_no_rows_of_another_one<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
-    failing_suspect(&line).await;
-    suspect_for(&neighbour, 1, Duration::ZERO).await;
+/// The other worker has an orphaned row as well, which waits for its turn until the first one has run. Neither it nor the other
+/// rows wait until its outcome is written.
+pub async fn an_orphan_whose_database_is_away_stops_no_rows_of_another_one<W: World>(world: W) {
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
+    failing_orphan(&line).await;
+    orphan_for(&neighbour, 1, Duration::ZERO).await;
     neighbour.desk.go.send_replace(true);
     schedule(&neighbour, "billing", Order::ok("row")).await;
     let away = Away::start(line, settings.clone(), "rollback");
@@ -117,24 +138,22 @@ pub async fn a_suspect_whose_database_is_away_stops_no_rows_of_another_one<W: Wo
     never_runs(&neighbour, "row").await;
     away.go_away();
     has_effect(&neighbour, "row").await;
-    has_effect(&neighbour, "suspect").await;
+    has_effect(&neighbour, "orphan").await;
     away.come_back();
-    has_effect(&away.line, "suspect").await;
-    away.worker.stop().await;
-    beside.stop().await;
+    has_effect(&away.line, "orphan").await;
+    stop([away.worker, beside]).await;
 }
 
-/// The suspect waits for a run of its own database, whose end nobody knows before the database is back. Until then the
-/// suspect is given up, and the other worker goes on.
-pub async fn a_suspect_waits_for_no_run_whose_database_is_away<W: World>(world: W) {
+/// The orphaned row waits for a run of its own database, whose end nobody knows before the database is back. Until then the
+/// orphaned row is given up, and the other worker goes on.
+pub async fn an_orphan_waits_for_no_run_whose_database_is_away<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         // The running message has the only writer.
         return;
     }
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     let hour = Duration::from_secs(3600);
-    suspect_for(&line, 1, hour).await;
+    orphan_for(&line, 1, hour).await;
     let id = line.scheduled().await[0].id;
     line.publish(Order::new("cut off", &[Act::WaitFail, Act::Ok]));
     let away = Away::start(line, settings.clone(), "");
@@ -146,32 +165,29 @@ pub async fn a_suspect_waits_for_no_run_whose_database_is_away<W: World>(world: 
     let held = held_back(&neighbour).await;
     away.go_away();
     has_effect(&neighbour, &held).await;
-    assert_eq!(away.line.desk.runs("suspect"), 0);
+    assert_eq!(away.line.desk.runs("orphan"), 0);
     away.come_back();
-    has_effect(&away.line, "suspect").await;
+    has_effect(&away.line, "orphan").await;
     has_effect(&away.line, "cut off").await;
-    assert_eq!(away.line.desk.runs("suspect"), 1);
-    away.worker.stop().await;
-    beside.stop().await;
+    assert_eq!(away.line.desk.runs("orphan"), 1);
+    stop([away.worker, beside]).await;
 }
 
-/// The suspect waits for a run of the other database, and runs as soon as no handler does. The end of that run is known later,
+/// The orphaned row waits for a run of the other database, and runs as soon as no handler does. The end of that run is known later,
 /// when its database is back.
-pub async fn a_suspect_waits_for_no_run_of_another_database_that_is_away<W: World>(world: W) {
-    let Some(other) = world.another().await else { return };
-    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+pub async fn an_orphan_waits_for_no_run_of_another_database_that_is_away<W: World>(world: W) {
+    let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     line.publish(Order::new("cut off", &[Act::WaitFail, Act::Ok]));
     let away = Away::start(line, settings.clone(), "");
     away.waits().await;
-    suspect_for(&neighbour, 2, Duration::ZERO).await;
+    orphan_for(&neighbour, 2, Duration::ZERO).await;
     neighbour.desk.go.send_replace(true);
     let beside = neighbour.start_with(settings);
     let held = held_back(&neighbour).await;
     away.go_away();
-    has_effect(&neighbour, "suspect").await;
+    has_effect(&neighbour, "orphan").await;
     has_effect(&neighbour, &held).await;
     away.come_back();
     has_effect(&away.line, "cut off").await;
-    away.worker.stop().await;
-    beside.stop().await;
+    stop([away.worker, beside]).await;
 }

@@ -103,7 +103,7 @@ pub async fn a_copy_of_a_message_that_ran_without_a_claim_is_new_once_its_handle
     assert_eq!(line.desk.runs("a"), again, "messages that are stored first have claims");
     let (claims, earlier) = (line.world.own("processed_messages"), W::earlier("processed_at", MONTH));
     line.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
-    assert!(line.store.prune().await.unwrap().claims > 0);
+    assert!(line.store.prune().await.unwrap() > 0);
     run::<W, CLAIMING>(&line, Settings::default(), [Order::ok("b")], 0).await;
     assert_eq!(line.desk.runs("b"), 2);
     run::<W, CLAIMING>(&line, Settings::default(), [Order::ok("b")], 0).await;

@@ -155,7 +155,7 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
 
     async fn handle(
         order: Order,
-        (State(desk), delivery, Extracted): Self::Params,
+        (State(desk), delivery, _extracted): Self::Params,
         tx: &mut W::Connection,
     ) -> Result<(), BoxError> {
         let _handling = desk.handling();

@@ -8,6 +8,7 @@ use idem_core::Outgoing;
 use idem_conformance::store::World;
 use idem_conformance::{soon, until};
 
+use super::line::sorted;
 use super::orders::{Act, Order};
 use super::settings::Settings;
 use super::staging::{MANY, StagesUndeclared, Staging};
@@ -49,9 +50,7 @@ pub async fn nothing_is_staged_by_a_run_that_fails<W: World>(world: W) {
     staging.publish("Staging", Order::new("begins again", &[Act::CommitBegin]));
     staging.publish("Staging", Order::ok("good"));
     staging.run(10).await;
-    let mut staged = staging.staged().await;
-    staged.sort();
-    assert_eq!(staged, ["fails 1", "fails 2", "good 1", "good 2"]);
+    assert_eq!(sorted(staging.staged().await), ["fails 1", "fails 2", "good 1", "good 2"]);
     assert_eq!(staging.0.dead().await.len(), 5);
 }
 
@@ -66,11 +65,11 @@ pub async fn a_nested_rollback_keeps_what_was_staged<W: World>(world: W) {
 /// A message that no broker can carry is a failure of the handler, and nothing of its run is left.
 pub async fn a_message_that_cannot_be_sent_is_a_failure<W: World>(world: W) {
     let staging = Staging::new(world).await;
-    staging.publish("Staging", Order::ok("unfit"));
+    staging.publish("Staging", Order::ok("undeliverable"));
     staging.run(5).await;
     let dead = staging.0.one_dead().await;
     assert!(dead.error.contains("the name of a header has a control character"), "{}", dead.error);
-    assert_eq!((staging.staged().await.len(), staging.0.effects("unfit").await), (0, 0));
+    assert_eq!((staging.staged().await.len(), staging.0.effects("undeliverable").await), (0, 0));
 }
 
 /// Two messages with one id are copies to their consumers, and NATS keeps only one of them.
@@ -179,9 +178,7 @@ pub async fn a_batch_handler_stages_with_its_batch<W: World>(world: W) {
     }
     staging.publish("StagingBatch", Order::new("bad", &[Act::Permanent]));
     staging.run(11).await;
-    let mut staged = staging.staged().await;
-    staged.sort();
-    assert_eq!(staged, (0..10).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert_eq!(sorted(staging.staged().await), (0..10).map(|n| n.to_string()).collect::<Vec<_>>());
     assert!(staging.rows().await.iter().all(|row| row.message.id().get_version_num() == 7));
 }
 

@@ -10,15 +10,19 @@ pub(super) fn panics(delivery: &Delivery, what: &str) {
     }
 }
 
-/// A parameter whose extraction panics if the message asks for it.
-pub(super) struct Extracted;
+/// A parameter whose extraction, or drop, panics if the message asks for it.
+#[derive(Default)]
+pub(super) struct Extracted {
+    _bomb: Option<Bomb>,
+}
 
 impl Param for Extracted {}
 
 impl<S> Extract<S> for Extracted {
     fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
         panics(from.delivery, "extractor");
-        Ok(Self)
+        let drops = from.delivery.headers().get_str("panics") == Some("drop");
+        Ok(Self { _bomb: drops.then(|| Bomb) })
     }
 }
 

@@ -1,6 +1,8 @@
 //! Failures outside of handlers. A panic in a user's code costs its message, a panic in one of the worker's tasks ends
 //! the worker, and failing gauges cost nothing.
 
+use std::time::Duration;
+
 use idem_core::store::StoreError;
 use idem_core::{BackgroundTasks, BoxError, Delivery, Error, Reason, Source, SubscribeOptions};
 use tokio::sync::watch;
@@ -11,8 +13,8 @@ use idem_test::Publication;
 use idem_test::tap::{Tap, Tapped};
 
 use super::faulty::Do;
-use super::line::Line;
-use super::orders::Order;
+use super::line::{Line, sorted};
+use super::orders::{Act, Order};
 use super::panicky::PanickyJson;
 use super::settings::Settings;
 
@@ -23,9 +25,7 @@ pub async fn a_key_or_fingerprint_that_panics_is_a_dead_letter<W: World>(world: 
         line.publish(Publication::from(Order::ok(what)).header("panics", what));
         line.publish(Order::ok(&format!("behind the {what}")));
     }
-    let mut outcomes = line.run(4).await;
-    outcomes.sort();
-    assert_eq!(outcomes, ["dead: no key", "dead: no key", "processed", "processed"]);
+    assert_eq!(sorted(line.run(4).await), ["dead: no key", "dead: no key", "processed", "processed"]);
     for row in line.dead().await {
         let panics = row.delivery.headers().get_str("panics").unwrap().to_owned();
         assert_eq!((row.reason, row.deliveries), (Some(Reason::NoKey), 1));
@@ -44,15 +44,46 @@ pub async fn a_codec_or_an_extractor_that_panics_is_a_failure_of_its_message<W: 
         line.publish(Order::ok(&format!("behind the {what}")));
     }
     let worker = line.start_with_codec(PanickyJson, Settings::once());
-    let mut outcomes = line.outcomes(4).await;
+    let outcomes = sorted(line.outcomes(4).await);
     worker.stop_once_idle(&line.queue).await;
-    outcomes.sort();
     assert_eq!(outcomes, ["dead: exhausted", "dead: undecodable", "processed", "processed"]);
     for row in line.dead().await {
         let panics = row.delivery.headers().get_str("panics").unwrap();
         assert!(row.error.contains(&format!("this {panics} panics")), "{}", row.error);
         assert_eq!((line.desk.runs(panics), line.effects(panics).await), (0, 0));
     }
+}
+
+/// A message that does not run drops its parameters all the same, and harms nobody.
+pub async fn a_copy_whose_parameter_panics_as_it_is_dropped_is_a_duplicate<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let order = || Order::new("a", &[Act::Wait]);
+    line.publish(order());
+    let worker = line.start();
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    line.publish(Publication::from(order()).header("panics", "drop"));
+    soon(line.queue.delivered(2)).await;
+    line.desk.go.send_replace(true);
+    let outcomes = sorted(line.outcomes(2).await);
+    worker.stop_once_idle(&line.queue).await;
+    assert_eq!(outcomes, ["duplicate", "processed"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
+}
+
+/// Its first message fails, so the others are dropped without having been called.
+pub async fn a_batch_drops_messages_that_panic_and_goes_on<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("fails", &[Act::Fail]));
+    for id in ["first", "second"] {
+        line.publish(Publication::from(Order::ok(id)).header("panics", "drop"));
+    }
+    line.publish(Order::ok("other"));
+    let settings = Settings { concurrency: 1, linger: Duration::from_millis(300), ..Settings::once() };
+    assert_eq!(
+        sorted(line.run_with(settings, 4).await),
+        ["dead: exhausted", "dead: exhausted", "dead: exhausted", "processed"]
+    );
+    assert_eq!(line.effects("other").await, 1);
 }
 
 /// The outcome stands, and the lanes go on.

@@ -1,38 +1,35 @@
-//! How long a suspect keeps other rows from starting.
+//! How long an orphaned row keeps other rows from starting.
 
 use std::time::Duration;
 
 use idem_core::store::{Consumers, Filter, Page};
-use idem_core::{Key, SuspectLock};
+use idem_core::{IsolationLock, Key};
 use tokio::sync::watch;
 
 use idem_conformance::store::World;
 use idem_conformance::{soon, until};
 
-use super::crashes::{schedule, suspect_for};
+use super::crashes::{orphan_for, schedule};
 use super::faulty::Do;
 use super::line::Line;
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
-/// A row runs for long. After a lease, the suspect that waits for its end lets other rows start, is not charged, and
+/// A row runs for long. After a lease, the orphaned row that waits for its end lets other rows start, is not charged, and
 /// gets its turn later.
-pub async fn a_suspect_that_waits_for_long_lets_other_rows_start<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        // The running message has the only writer.
-        return;
-    }
-    let line = Line::new(world).await;
+pub async fn an_orphan_that_waits_for_long_lets_other_rows_start<W: World>(world: W) {
+    // Otherwise the running message has the only writer.
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     let hour = Duration::from_secs(3600);
-    let gate = SuspectLock::new();
-    suspect_for(&line, 1, hour).await;
+    let gate = IsolationLock::new();
+    orphan_for(&line, 1, hour).await;
     schedule(&line, "billing", Order::new("running", &[Act::Wait])).await;
     let worker = line.start_with(Settings { gate: Some(gate.clone()), ..Settings::default() });
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     let filter = Filter::new().scheduled();
     let row = async || {
         let rows = line.store.list("billing", &filter, Page::default()).await.unwrap();
-        rows.into_iter().find(|row| row.identity.key == Key::of("suspect").unwrap()).unwrap()
+        rows.into_iter().find(|row| row.identity.key == Key::of("orphan").unwrap()).unwrap()
     };
     // Due only now that the other message runs.
     let (table, due, id) = (line.world.own("inbox_messages"), W::due_earlier(hour), row().await.id);
@@ -40,18 +37,18 @@ pub async fn a_suspect_that_waits_for_long_lets_other_rows_start<W: World>(world
     until(async || gate.keeps_out_rows()).await;
     schedule(&line, "billing", Order::ok("other")).await;
     assert_eq!(line.outcomes(1).await, ["processed"]);
-    assert_eq!((line.effects("other").await, line.desk.runs("suspect"), row().await.crash_count), (1, 0, 1));
+    assert_eq!((line.effects("other").await, line.desk.runs("orphan"), row().await.crash_count), (1, 0, 1));
     line.desk.go.send_replace(true);
     assert_eq!(line.outcomes(3).await, ["processed"; 3]);
     worker.stop().await;
-    assert_eq!((line.effects("suspect").await, line.desk.runs("suspect")), (1, 1));
+    assert_eq!((line.effects("orphan").await, line.desk.runs("orphan")), (1, 1));
 }
 
 /// It looks whether it is still due, and the database does not answer.
-pub async fn a_suspect_whose_look_hangs_waits_no_longer_than_the_drain<W: World>(world: W) {
-    let (line, gate) = (Line::new(world).await, SuspectLock::new());
+pub async fn an_orphan_whose_look_hangs_waits_no_longer_than_the_drain<W: World>(world: W) {
+    let (line, gate) = (Line::new(world).await, IsolationLock::new());
     // Due only when the other message runs.
-    suspect_for(&line, 1, Duration::from_secs(3)).await;
+    orphan_for(&line, 1, Duration::from_secs(3)).await;
     schedule(&line, "billing", Order::new("running", &[Act::Wait])).await;
     let (looks, open) = (watch::Sender::new(false), watch::Sender::new(false));
     let (told, waits, opened) = (looks.clone(), gate.clone(), open.subscribe());
@@ -66,7 +63,7 @@ pub async fn a_suspect_whose_look_hangs_waits_no_longer_than_the_drain<W: World>
     soon(looks.subscribe().wait_for(|looks| *looks)).await.unwrap();
     let stopping = tokio::spawn(worker.stop());
     until(async || !gate.keeps_out_rows()).await;
-    assert_eq!(line.desk.runs("suspect"), 0);
+    assert_eq!(line.desk.runs("orphan"), 0);
     open.send_replace(true);
     line.desk.go.send_replace(true);
     stopping.await.unwrap();

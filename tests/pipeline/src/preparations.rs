@@ -47,9 +47,7 @@ pub async fn a_preparation_that_hangs_holds_up_nothing_but_its_message<W: World>
     let worker = line.start_with_codec(registry.codec(), settings);
     registry.asked(1).await;
     line.publish(of_schema("v2", Order::ok("direct")));
-    for n in 0..20 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(0..20);
     line.publish(Order::new("retried", &[Act::Fail, Act::Ok]).by_attempt());
     assert_eq!(line.outcomes(25).await[3..].iter().filter(|outcome| *outcome == "processed").count(), 21);
     assert_eq!((line.effects("retried").await, line.dead().await.len(), registry.times_asked()), (1, 0, 1));

@@ -173,10 +173,7 @@ pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<
 
 /// A single lost connection: the database is pinged before anything stops, and answers.
 pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>(world: W) {
-    if W::FEATURES.suicide.is_none() {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.suicide.is_some(), world).await else { return };
     let (settings, shown) = watched(2);
     let (pings, paused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let hook = {
@@ -192,9 +189,7 @@ pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>
     let worker = line.start_over(hook, settings);
     let watched = Watched::of(shown).await;
     line.publish(Order::new("breaker", &[Act::Suicide, Act::Ok]));
-    for n in 0..20 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(0..20);
     line.outcomes(if line.world.inbox() { 21 } else { 22 }).await;
     until(async || line.effects("breaker").await != 0).await;
     watched.was_always_ready();
@@ -205,10 +200,7 @@ pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>
 /// No message can be claimed, and each claim looks as if another process had it. A broker that is told nothing would time
 /// out again and again, and count each time as a return.
 pub async fn a_locked_table_of_claims_makes_its_worker_unready<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     let (settings, shown) = watched(1);
     let other = line.world.store(Setup::default()).await.unwrap();
     let worker = line.start_with(settings);

@@ -1,11 +1,8 @@
 //! Refusals by the database: of one message, of all of them, or of a connection.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use idem_core::DeliveryOrder;
-use idem_core::store::StoreError;
 use tokio::sync::watch;
 
 use idem_conformance::soon;
@@ -22,15 +19,12 @@ use super::watched::{Watched, watched};
 /// nothing refuses it.
 pub async fn a_message_that_the_database_refuses_is_held_and_harms_no_other<W: World>(world: W) {
     let line = Line::new(world).await;
-    line.broker.lease(Some(Duration::from_secs(2)));
     line.refuse("INSERT", "processed_messages", Some("bad")).await;
     let (settings, shown) = watched(2);
     line.publish(Order::ok("bad"));
     let worker = line.start_with(settings);
     let watched = Watched::of(shown).await;
-    for n in 0..50 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(0..50);
     assert!(line.outcomes(50).await.iter().all(|outcome| outcome == "processed"));
     soon(line.queue.settled(50)).await;
     // It is refused more than once.
@@ -43,37 +37,6 @@ pub async fn a_message_that_the_database_refuses_is_held_and_harms_no_other<W: W
     assert_eq!(line.outcomes(51).await[50], "processed");
     worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.effects("bad").await, line.desk.runs("bad")), (1, 1));
-}
-
-/// Each try is shorter than the time after which a lease is extended, and so is each wait between two tries.
-pub async fn a_delivery_that_is_retried_keeps_its_lease<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let lease = Duration::from_secs(6);
-    line.broker.lease(Some(lease));
-    let (locked, held) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
-    let hook = {
-        let (locked, held) = (locked.clone(), held.clone());
-        move |method: &'static str, _: &[u8]| match method.starts_with("claim") && locked.load(SeqCst) {
-            true => {
-                held.fetch_add(1, SeqCst);
-                Do::Fail(StoreError::LockTimeout)
-            }
-            false => Do::Work,
-        }
-    };
-    line.publish(Order::ok("first"));
-    line.publish_redelivered(Order::ok("again")).await;
-    let before = line.queue.counts().redeliveries;
-    let worker = line.start_over(hook, Settings::default());
-    // There is no signal that no delivery goes back. One that is not extended has gone back by then.
-    tokio::time::sleep(lease + lease / 2).await;
-    assert!(held.load(SeqCst) > 4);
-    locked.store(false, SeqCst);
-    line.outcomes(if line.world.inbox() { 2 } else { 3 }).await;
-    worker.stop_once_idle(&line.queue).await;
-    let counts = line.queue.counts();
-    assert_eq!((counts.redeliveries - before, counts.stale), (1, 0), "{counts:?}");
-    assert_eq!((line.desk.runs("first"), line.desk.runs("again")), (1, 1));
 }
 
 /// There is one lane, and more deliveries than it processes: a refused message leaves the lane to the others.
@@ -137,10 +100,7 @@ pub async fn a_drain_releases_what_the_database_refuses<W: World>(world: W) {
 
 /// A failure whose row is refused: the message is stored as soon as possible, and its handler does not run before that.
 pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: World>(world: W) {
-    if world.inbox() {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(!world.inbox(), world).await else { return };
     line.refuse("INSERT", "inbox_messages", Some("bad")).await;
     let (settings, shown) = watched(2);
     let tries = watch::Sender::new(0);
@@ -154,9 +114,7 @@ pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: Wor
     let worker = line.start_over(hook, settings);
     let watched = Watched::of(shown).await;
     line.publish(Order::new("bad", &[Act::Fail, Act::Ok]).by_attempt());
-    for n in 0..50 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(0..50);
     line.outcomes(50).await;
     soon(line.queue.settled(50)).await;
     soon(tries.subscribe().wait_for(|tries| *tries > 0)).await.unwrap();
@@ -180,9 +138,7 @@ pub async fn a_row_that_the_database_refuses_harms_no_other<W: World>(world: W) 
     let worker = line.start_with(settings);
     let watched = Watched::of(shown).await;
     let first = usize::from(!line.world.inbox());
-    for n in 0..50 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(0..50);
     line.outcomes(50 + first).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     watched.was_always_ready();

@@ -9,7 +9,7 @@ use idem_conformance::until;
 use idem_test::Publication;
 
 use super::desk::Desk;
-use super::line::Line;
+use super::line::{Line, sorted};
 use super::orders::{Order, Orders};
 use super::settings::Settings;
 
@@ -23,9 +23,7 @@ pub async fn the_type_of_event_chooses_the_handler<W: World>(world: W) {
     for event in ["Order", "Refund", "Order"] {
         line.publish_raw(Publication::from(Order::ok("a")).event_type(event));
     }
-    let mut outcomes = line.run_with(both(), 3).await;
-    outcomes.sort();
-    assert_eq!(outcomes, ["duplicate", "processed", "processed"]);
+    assert_eq!(sorted(line.run_with(both(), 3).await), ["duplicate", "processed", "processed"]);
     assert_eq!((line.effects("a").await, line.effects("refund a").await), (1, 1));
 }
 
@@ -38,9 +36,10 @@ pub async fn a_header_chooses_the_handler<W: World>(world: W) {
         line.publish_raw(Publication::from(Order::ok(id)).header("ce-type", "Refund").header("ce-type", other));
     }
     let settings = Settings { event_type: Some("ce-type"), ..both() };
-    let mut outcomes = line.run_with(settings, 4).await;
-    outcomes.sort();
-    assert_eq!(outcomes, ["dead: undecodable", "dead: unknown type", "processed", "processed"]);
+    assert_eq!(
+        sorted(line.run_with(settings, 4).await),
+        ["dead: undecodable", "dead: unknown type", "processed", "processed"]
+    );
     assert_eq!((line.effects("refund a").await, line.effects("a").await), (1, 0));
     let dead = line.dead().await;
     assert!(dead.iter().any(|dead| dead.error.contains("`ce-type`") && dead.error.contains("different")), "{dead:?}");
@@ -116,9 +115,8 @@ pub async fn a_subject_chooses_the_handler_by_its_pattern<W: World>(world: W) {
     let worker = || line.worker();
     let three = worker().handler::<Routed<W, 0>>().handler::<Routed<W, 1>>().handler::<Routed<W, 2>>();
     let running = line.run_until_stopped(three.route_by_subject(), Settings::default());
-    let mut outcomes = line.outcomes(8).await;
+    let outcomes = sorted(line.outcomes(8).await);
     running.stop_once_idle(&line.queue).await;
-    outcomes.sort();
     let (unknown, processed) = ("dead: unknown type", "processed");
     assert_eq!(outcomes, [unknown, unknown, unknown, processed, processed, processed, processed, "scheduled 1"]);
     for name in ["paid a", "sent b", "refunds c", "sent again"] {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use idem_core::{DeliveryOrder, Health, RetryPolicy, SuspectLock};
+use idem_core::{DeliveryOrder, Health, IsolationLock, RetryPolicy};
 use tokio::sync::watch;
 
 /// The settings of a worker.
 #[derive(Clone)]
 pub(super) struct Settings {
     /// The process to which the worker belongs; `None` is a separate one.
-    pub(super) gate: Option<SuspectLock>,
+    pub(super) gate: Option<IsolationLock>,
     pub(super) consumer: &'static str,
     pub(super) concurrency: usize,
     pub(super) inbox_concurrency: usize,
@@ -26,7 +26,7 @@ pub(super) struct Settings {
     pub(super) both: bool,
     pub(super) order: DeliveryOrder,
     pub(super) linger: Duration,
-    pub(super) unfit_limit: Option<(usize, usize)>,
+    pub(super) undeliverable_limit: Option<(usize, usize)>,
     pub(super) backlog: Option<u64>,
     pub(super) relay_patience: Duration,
     /// Receives the health of the worker.
@@ -65,7 +65,7 @@ impl Default for Settings {
             both: false,
             order: DeliveryOrder::None,
             linger: Duration::ZERO,
-            unfit_limit: Some((50, 100)),
+            undeliverable_limit: Some((50, 100)),
             backlog: None,
             relay_patience: Duration::from_secs(60),
             health: None,

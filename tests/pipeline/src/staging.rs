@@ -49,9 +49,9 @@ impl<W: World> Handler for Stages<W> {
         for n in 0..further {
             outbox.publish("orders.paid", &n.to_string())?;
         }
-        Orders::<W>::handle(order, (desk, delivery, Extracted), tx).await?;
-        let unfit = if id == "unfit" { "a\nb" } else { "place" };
-        outbox.publish("orders.paid", &format!("{id} 2"))?.key(&id).header(unfit, "2");
+        Orders::<W>::handle(order, (desk, delivery, Extracted::default()), tx).await?;
+        let undeliverable = if id == "undeliverable" { "a\nb" } else { "place" };
+        outbox.publish("orders.paid", &format!("{id} 2"))?.key(&id).header(undeliverable, "2");
         if id == "one id" {
             outbox.publish("orders.paid", "")?.id(Uuid::nil());
             outbox.publish("invoices", "")?.id(Uuid::nil());
@@ -173,7 +173,7 @@ impl<W: World> Staging<W> {
     /// What is staged, in its order.
     pub(super) async fn rows(&self) -> Vec<OutboxRow> {
         let outbox = self.0.store.register_outbox("billing").await.unwrap();
-        self.0.store.read_outbox(outbox, OutboxRead::ALL).await.unwrap().rows
+        self.0.store.read_outbox(outbox, &OutboxRead::ALL).await.unwrap().rows
     }
 
     /// The texts of what is staged.

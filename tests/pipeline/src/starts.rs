@@ -1,8 +1,9 @@
-//! Starts of inbox rows whose fetch or refund has no answer.
+//! Starts of inbox rows whose fetch, refund or rollback has no answer.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
+use idem_core::Reason;
 use idem_core::store::{InboxRows, RowKind, RowResult, StoreError, TakeLimit};
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -10,10 +11,10 @@ use uuid::Uuid;
 use idem_conformance::store::World;
 use idem_conformance::{soon, until};
 
-use super::crashes::{never_runs, schedule, suspect_for};
+use super::crashes::{never_runs, orphan_for, schedule};
 use super::faulty::Do;
 use super::line::Line;
-use super::orders::Order;
+use super::orders::{Act, Order};
 use super::settings::Settings;
 
 fn no_answer() -> Do {
@@ -22,9 +23,9 @@ fn no_answer() -> Do {
 
 /// The start may be counted, and is charged if the process ends before the row is found. So nothing that could end it
 /// starts before.
-pub async fn a_suspect_whose_fetch_has_no_answer_is_isolated_until_it_is_found<W: World>(world: W) {
+pub async fn an_orphan_whose_fetch_has_no_answer_is_isolated_until_it_is_found<W: World>(world: W) {
     let line = Line::new(world).await;
-    suspect_for(&line, 2, Duration::ZERO).await;
+    orphan_for(&line, 2, Duration::ZERO).await;
     let (searched, open) = (watch::Sender::new(false), watch::Sender::new(false));
     let (told, gate, taken) = (searched.clone(), open.subscribe(), AtomicBool::new(false));
     let hook = move |method: &'static str, _: &[u8]| match method {
@@ -44,12 +45,12 @@ pub async fn a_suspect_whose_fetch_has_no_answer_is_isolated_until_it_is_found<W
     line.desk.go.send_replace(true);
     assert_eq!(line.outcomes(2).await, ["processed", "processed"]);
     worker.stop().await;
-    assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
+    assert_eq!((line.effects("orphan").await, line.effects("neighbour").await), (1, 1));
 }
 
 /// A worker was paused beyond the lease of a row, and another process has taken it. A start that stays counted would
 /// bring the message nearer to its end, and a second refund would take the start of another run.
-pub async fn a_refund_that_fails_is_repeated_until_it_may_be_written<W: World>(world: W) {
+pub async fn a_start_whose_lease_was_lost_is_refunded_once<W: World>(world: W) {
     let (line, hour) = (Line::new(world).await, Duration::from_secs(3600));
     let handler = schedule(&line, "billing", Order::ok("a")).await;
     let (taken, open, refunds) = (watch::Sender::new(false), watch::Sender::new(false), watch::Sender::new(0));
@@ -61,7 +62,7 @@ pub async fn a_refund_that_fails_is_repeated_until_it_may_be_written<W: World>(w
         }
         "refund_start" => {
             tried.send_modify(|tries| *tries += 1);
-            if *tried.borrow() < 3 { Do::Fail(StoreError::LockTimeout) } else { Do::Work }
+            Do::Work
         }
         "start_is_refunded" => no_answer(),
         _ => Do::Work,
@@ -71,12 +72,40 @@ pub async fn a_refund_that_fails_is_repeated_until_it_may_be_written<W: World>(w
     let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
     line.world.run(&format!("UPDATE {table} SET {due}")).await;
     let (handlers, limit) = ([handler], TakeLimit::rows(1));
-    let taken_again =
-        line.store.take(&handlers, RowKind::Suspect, limit, Uuid::new_v4(), hour).await.unwrap().remove(0);
+    let taken_again = line.store.take(&handlers, RowKind::Orphan, limit, Uuid::new_v4(), hour).await.unwrap().remove(0);
     open.send_replace(true);
     until(async || line.scheduled().await[0].crash_count <= 1).await;
     assert!(line.store.record_result(&taken_again, &RowResult::GivenBack { due: Duration::ZERO }).await.unwrap());
     assert_eq!(line.outcomes(1).await, ["processed"]);
     worker.stop().await;
-    assert_eq!((line.effects("a").await, *refunds.borrow()), (1, 3));
+    assert_eq!((line.effects("a").await, *refunds.borrow()), (1, 1));
+}
+
+/// Its run has lost the connection, and another process has taken the row since, and made a dead letter of it. Only a
+/// claim with a date says that it was committed.
+pub async fn a_row_that_has_died_elsewhere_is_not_reported_as_processed<W: World>(world: W) {
+    let (line, hour) = (Line::new(world).await, Duration::from_secs(3600));
+    let handler = schedule(&line, "billing", Order::new("a", &[Act::Fail])).await;
+    let (broke, open) = (watch::Sender::new(false), watch::Sender::new(false));
+    let (told, gate, lost) = (broke.clone(), open.subscribe(), AtomicBool::new(false));
+    let hook = move |method: &'static str, _: &[u8]| match method {
+        "rollback" if !lost.swap(true, SeqCst) => no_answer(),
+        "record_result" => {
+            told.send_replace(true);
+            Do::Wait(gate.clone())
+        }
+        _ => Do::Work,
+    };
+    let worker = line.start_over(hook, Settings::default());
+    soon(broke.subscribe().wait_for(|broke| *broke)).await.unwrap();
+    let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
+    line.world.run(&format!("UPDATE {table} SET {due}")).await;
+    let (handlers, limit) = ([handler], TakeLimit::rows(1));
+    let taken = line.store.take(&handlers, RowKind::Orphan, limit, Uuid::new_v4(), hour).await.unwrap().remove(0);
+    let dead = RowResult::Failed { next: Err(Reason::Permanent), error: "it has failed elsewhere".to_owned() };
+    assert!(line.store.record_result(&taken, &dead).await.unwrap());
+    open.send_replace(true);
+    worker.stop().await;
+    assert!(line.reports().is_empty(), "{:?}", line.reports());
+    assert_eq!(line.one_dead().await.reason, Some(Reason::Permanent));
 }

@@ -9,7 +9,7 @@ use idem_conformance::store::World;
 use idem_test::harness::Crash;
 
 use super::crashes::{order, trial};
-use super::line::Line;
+use super::line::{Line, sorted};
 use super::orders::{Act, Order};
 use super::running::Running;
 use super::settings::Settings;
@@ -62,9 +62,7 @@ pub(super) async fn let_go<W: World>(line: &Line<W>, published: usize) {
 pub(super) async fn ends<W: World>(line: &Line<W>, worker: Running, outcomes: usize) -> Vec<String> {
     line.outcomes(outcomes + 2).await;
     worker.stop_once_idle(&line.queue).await;
-    let mut outcomes = line.outcomes(outcomes + 2).await;
-    outcomes.sort();
-    outcomes
+    sorted(line.outcomes(outcomes + 2).await)
 }
 
 pub(super) fn numbers(to: usize) -> Vec<Order> {
@@ -95,10 +93,7 @@ pub async fn a_failure_in_a_batch_costs_one_more_round<W: World>(world: W) {
 
 /// If the failing message is unknown, the batch is halved until it is alone; no other message is charged.
 async fn one_swallows<W: World>(world: W, place: usize) {
-    if !W::FEATURES.errors_abort {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.errors_abort, world).await else { return };
     let mut orders = numbers(9);
     orders.insert(place, Order::new("swallows", &[Act::Swallow, Act::Fail, Act::Permanent]).by_attempt());
     let worker = taken_together(&line, &orders).await;
@@ -208,10 +203,7 @@ pub async fn copies_and_conflicts_in_a_batch_are_known<W: World>(world: W) {
 /// Batches whose handlers write the same rows in different orders deadlock. No message is charged, and all are
 /// processed.
 pub async fn batches_that_deadlock_get_through<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     let rows: Vec<String> = (0..4).map(|n| format!("hot {n}")).collect();
     for row in &rows {
         line.world.run(&format!("INSERT INTO {} (name) VALUES ('{row}')", line.world.name("effects"))).await;
@@ -267,10 +259,7 @@ pub async fn a_batch_refuses_an_order<W: World>(world: W) {
 /// An error that reports a lost race against a concurrent transaction, but which the handler causes itself each time.
 /// The message is run alone after its first round, as any failure, so that the others run exactly once more.
 pub async fn a_race_that_a_handler_loses_by_itself_costs_one_more_round<W: World>(world: W) {
-    if W::FEATURES.lost_race.is_none() {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.lost_race.is_some(), world).await else { return };
     let mut orders = numbers(12);
     orders.insert(6, Order::new("loses", &[Act::LostRace, Act::Ok]).by_attempt());
     let worker = taken_together(&line, &orders).await;

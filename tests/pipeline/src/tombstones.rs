@@ -10,7 +10,7 @@ use idem_test::{Publication, Tapped};
 
 use super::desk::Desk;
 use super::handlers::Rows;
-use super::line::Line;
+use super::line::{Line, sorted};
 use super::orders::Order;
 use super::settings::Settings;
 
@@ -23,9 +23,7 @@ pub async fn a_tombstone_reaches_a_handler_that_takes_it<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish_raw(row("a"));
     line.publish_raw(row("a"));
-    let mut outcomes = line.run(2).await;
-    outcomes.sort();
-    assert_eq!(outcomes, ["duplicate", "processed"]);
+    assert_eq!(sorted(line.run(2).await), ["duplicate", "processed"]);
     assert_eq!(line.effects("gone").await, 1);
 
     line.publish_raw(row("b").header("fails", "once"));
@@ -90,9 +88,8 @@ pub async fn a_tombstone_tells_what_was_deleted<W: World>(world: W) {
     }
     line.publish_raw(Publication::from(Order::ok("k3")).partition_key("k3").subject("orders.k3"));
     let worker = line.run_until_stopped(line.worker().handler::<Deletions<W>>(), Settings::default());
-    let mut outcomes = line.outcomes(7).await;
+    let outcomes = sorted(line.outcomes(7).await);
     worker.stop_once_idle(&line.queue).await;
-    outcomes.sort();
     let processed = "processed";
     assert_eq!(outcomes, ["dead: no key", "duplicate", processed, processed, processed, processed, "scheduled 1"]);
     for name in ["deleted k1", "deleted k2", "deleted fails"] {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use idem_core::store::Replayed;
-use idem_core::{Codec, DecodeError, Delivery, Json, PrepareError, Reason, SuspectLock};
+use idem_core::{Codec, DecodeError, Delivery, IsolationLock, Json, PrepareError, Reason};
 
 use idem_conformance::soon;
 use idem_conformance::store::World;
@@ -71,7 +71,6 @@ impl Codec<Order> for CountedJson {
 /// is back.
 pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: World>(world: W) {
     let line = Line::new(world).await;
-    line.broker.lease(Some(Duration::from_secs(2)));
     let registry = Registry::default();
     registry.answers("v1", Answer::Away);
     line.publish_redelivered(of_schema("v1", Order::ok("again"))).await;
@@ -79,9 +78,7 @@ pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: Worl
     for id in ["a", "b"] {
         line.publish(of_schema("v1", Order::ok(id)));
     }
-    for n in 0..20 {
-        line.publish(Order::ok(&n.to_string()));
-    }
+    line.publish_numbers(0..20);
     assert!(line.outcomes(20).await.iter().all(|outcome| outcome == "processed"));
     // For one of them at a time, and more than once.
     registry.asked(4).await;
@@ -149,14 +146,14 @@ pub async fn a_row_that_waits_for_its_codec_is_not_charged_when_its_process_ends
 }
 
 /// Waiting for a registry is no reason to charge it: that its codec has to prepare is found in isolation.
-pub async fn a_suspect_whose_registry_is_away_is_not_charged<W: World>(world: W) {
+pub async fn an_orphan_whose_registry_is_away_is_not_charged<W: World>(world: W) {
     let line = Line::new(world).await;
     let (orders, _) = handlers(&line).await;
-    schedule_delivery(&line, orders, "suspect", of_schema_v1("suspect")).await;
+    schedule_delivery(&line, orders, "orphan", of_schema_v1("orphan")).await;
     crash_on(&line, orders, 2, Duration::ZERO).await;
     let registry = Registry::default();
     registry.answers("v1", Answer::Away);
-    let gate = SuspectLock::new();
+    let gate = IsolationLock::new();
     let settings = Settings { gate: Some(gate.clone()), ..Settings::default() };
     let worker = line.start_with_codec(registry.codec(), settings);
     registry.asked(5).await;

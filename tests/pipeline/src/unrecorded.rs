@@ -13,7 +13,7 @@ use idem_conformance::{soon, until};
 use super::crashes::{schedule, schedule_delivery};
 use super::endings::waits;
 use super::faulty::Do;
-use super::line::Line;
+use super::line::{Line, sorted};
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
@@ -47,10 +47,7 @@ async fn are_dead<W: World>(line: &Line<W>, number: usize) {
 /// A handler has committed, and its dead letter is refused. The only lane goes on, and the dead letter is written as
 /// soon as nothing refuses it.
 pub async fn a_dead_letter_that_is_refused_costs_no_lane<W: World>(world: W) {
-    if W::FEATURES.refuses_commit || world.inbox() {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(!W::FEATURES.refuses_commit && !world.inbox(), world).await else { return };
     line.refuse("INSERT", "inbox_messages", Some("bad")).await;
     line.publish(Order::new("bad", &[Act::Commit]));
     for id in ["x", "y", "z"] {
@@ -62,18 +59,16 @@ pub async fn a_dead_letter_that_is_refused_costs_no_lane<W: World>(world: W) {
     line.allow("inbox_messages").await;
     are_dead(&line, 1).await;
     worker.stop_once_idle(&line.queue).await;
-    let mut outcomes = line.outcomes(4).await;
-    outcomes.sort();
-    assert_eq!(outcomes, ["dead: committed by its handler", "processed", "processed", "processed"]);
+    assert_eq!(
+        sorted(line.outcomes(4).await),
+        ["dead: committed by its handler", "processed", "processed", "processed"]
+    );
     assert_eq!(line.effects("bad").await, 1);
 }
 
 /// The same for rows of the inbox.
 pub async fn a_dead_letter_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W) {
-    if W::FEATURES.refuses_commit {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(!W::FEATURES.refuses_commit, world).await else { return };
     rows(&line, &[Act::Commit]).await;
     line.refuse("INSERT", "inbox_messages", None).await;
     let worker = line.start();
@@ -88,10 +83,7 @@ pub async fn a_dead_letter_of_a_row_that_is_refused_costs_no_slot<W: World>(worl
 /// A handler has committed, and its dead letter is written, but the answer is lost. An operator discards it before the
 /// write is repeated.
 pub async fn a_dead_letter_that_was_discarded_is_not_written_again<W: World>(world: W) {
-    if W::FEATURES.refuses_commit {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(!W::FEATURES.refuses_commit, world).await else { return };
     let (again, open) = (watch::Sender::new(false), watch::Sender::new(false));
     let (told, gate) = (again.clone(), open.subscribe());
     let (writes, answers) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -119,10 +111,7 @@ pub async fn a_dead_letter_that_was_discarded_is_not_written_again<W: World>(wor
 
 /// A handler has committed, and its claim is deleted before the dead letter is written.
 pub async fn a_dead_letter_is_written_although_the_claim_of_its_handler_is_gone<W: World>(world: W) {
-    if W::FEATURES.refuses_commit {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(!W::FEATURES.refuses_commit, world).await else { return };
     let (begun, open) = (watch::Sender::new(false), watch::Sender::new(false));
     let (told, gate) = (begun.clone(), open.subscribe());
     let hook = move |method: &'static str, _: &[u8]| match method {
@@ -165,11 +154,8 @@ pub async fn a_failure_that_is_not_recorded_yet_runs_in_no_batch<W: World>(world
 /// A row has failed, and its failure cannot be recorded. It is given back, and waits longer each time. Its handler does
 /// not run again before the failure is recorded.
 pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        // There is no statement that adds a constraint.
-        return;
-    }
-    let line = Line::new(world).await;
+    // Otherwise there is no statement that adds a constraint.
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     rows(&line, &[Act::Fail, Act::Ok]).await;
     let table = line.world.own("inbox_messages");
     line.world.run(&format!("ALTER TABLE {table} ADD CONSTRAINT untried CHECK (attempts = 0)")).await;
@@ -207,10 +193,7 @@ pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W
 /// A row has failed while the table of the inbox is locked. Only the recording is tried again, and its handler does not run
 /// again.
 pub async fn a_failure_of_a_row_is_recorded_again_and_its_handler_not_run_again<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let line = Line::new(world).await;
+    let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     schedule(&line, "billing", Order::new("a", &[Act::WaitFail, Act::Ok])).await;
     let records = watch::Sender::new(0);
     let counted = records.clone();

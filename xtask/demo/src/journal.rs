@@ -12,10 +12,8 @@ use serde::{Deserialize, Serialize};
 /// An event of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Event {
-    /// The message was delivered for the first time, as far as the broker knows.
+    /// The message was delivered.
     Delivered,
-    /// The message was redelivered.
-    Redelivered,
     /// The delivery was acked, returned to the broker, or dropped.
     Settled,
     /// The handler has begun, for a delivery or from the inbox.
@@ -68,7 +66,6 @@ pub(crate) struct Reader {
 #[derive(Debug, Default)]
 pub(crate) struct Sum {
     pub(crate) delivered: u64,
-    pub(crate) redelivered: u64,
     pub(crate) duplicates: u64,
     /// Deliveries that are neither acked nor returned to the broker.
     pub(crate) in_flight: u64,
@@ -126,14 +123,12 @@ impl Sum {
     }
 
     fn add(&mut self, event: Event, id: u64) {
-        if matches!(event, Event::Delivered | Event::Redelivered) {
-            self.delivered += 1;
-            self.in_flight += 1;
-            *self.each.entry(id).or_default() += 1;
-        }
         match event {
-            Event::Delivered => {}
-            Event::Redelivered => self.redelivered += 1,
+            Event::Delivered => {
+                self.delivered += 1;
+                self.in_flight += 1;
+                *self.each.entry(id).or_default() += 1;
+            }
             Event::Settled => self.in_flight = self.in_flight.saturating_sub(1),
             Event::Begun => {
                 *self.running.entry(id).or_default() += 1;

@@ -9,7 +9,7 @@
 //! | `processes`, `servers` | the processes and the servers |
 //! | `hold` | signals to the processes: keep work in hand, end between commit and ack |
 //! | `journal` | the journal of a process, which survives a kill |
-//! | `worker`, `watched` | the process that is killed; its instrumented source, with the failpoint between commit and ack |
+//! | `worker`, `watched` | the process that is killed; its instrumented source or sink, with the failpoint |
 //! | `mode` | how much there is to do, and how workers consume |
 //! | `plan`, `fate` | the messages; what a handler does with one, and the required outcome |
 //! | `handler`, `careless` | the handlers: ordinary and careless actions, and what they write |

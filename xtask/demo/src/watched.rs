@@ -1,7 +1,7 @@
-//! An instrumented source, with the failpoint between commit and ack.
+//! An instrumented source, with the failpoint between commit and ack, and a sink, with that between confirm and delete.
 //!
-//! The failpoint belongs to the demo: idem acks only after the commit, so a process that kills itself when asked to ack
-//! ends between the two.
+//! The failpoints belong to the demo: idem acks only after the commit, and a relay deletes a message once its sink has
+//! returned, so a process that kills itself when asked to ack, or there, ends between the two.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use idem::adapter::{Acker, Settled, SubscribeOptions};
+use idem::adapter::{Acker, Settled, Sink, SinkError, StagedMessage, SubscribeOptions};
 use idem::{BoxError, Delivery, Source};
-use idem_test::tap::{AckTap, Tap};
+use idem_test::tap::{AckTap, SinkTap, Tap};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -27,7 +27,7 @@ pub(crate) struct Watch {
     /// The messages whose handler has returned successfully in this process: an ack of one of them follows a commit.
     returned: Arc<Mutex<HashSet<u64>>>,
     pub(crate) signals: Signalled,
-    /// Whether the source has been opened successfully.
+    /// Whether the source or the sink has been opened successfully.
     pub(crate) opened: Arc<AtomicBool>,
     /// The directory to which all processes write.
     dir: PathBuf,
@@ -59,8 +59,8 @@ impl Watch {
     }
 
     /// Records that a message arrives or is published; it is settled when the returned value is dropped.
-    pub(crate) fn take(&self, event: Event, id: u64) -> InHand {
-        InHand::begin(event, Event::Settled, id, &self.journal)
+    pub(crate) fn take(&self, id: u64) -> InHand {
+        InHand::begin(Event::Delivered, Event::Settled, id, &self.journal)
     }
 
     /// Kills the process if the demo asks for it.
@@ -106,8 +106,7 @@ impl Tap for Watch {
     }
 
     fn receive(&mut self, delivery: Delivery) -> (Delivery, WatchAck) {
-        let came = if delivery.redelivered() { Event::Redelivered } else { Event::Delivered };
-        let in_hand = self.take(came, id(&delivery));
+        let in_hand = self.take(id(&delivery));
         let order = serde_json::from_slice::<Order>(delivery.payload());
         let has_effect = order.is_ok_and(|order| order.has_key() && order.fate.end() == End::Effect);
         (delivery, WatchAck { in_hand, has_effect, stored: false, watch: self.clone() })
@@ -138,6 +137,23 @@ impl AckTap for WatchAck {
 
     fn stored(&mut self) {
         self.stored = true;
+    }
+}
+
+/// Records when a message is published, and when the call has ended.
+impl SinkTap for Watch {
+    async fn open<K: Sink>(&self, sink: &K) -> Result<(), SinkError> {
+        sink.open().await?;
+        self.opened.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    async fn publish<K: Sink>(&self, sink: &K, message: &StagedMessage) -> Result<(), SinkError> {
+        let id = id_of(message.payload()).ok_or_else(|| SinkError::message("no message of the demo"))?;
+        let _in_hand = self.take(id);
+        self.signals.wait().await;
+        sink.publish(message).await?;
+        self.failpoint(id).await.map_err(SinkError::broker)
     }
 }
 

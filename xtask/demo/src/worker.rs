@@ -11,7 +11,7 @@ use idem::codec::Json;
 use idem::handler::WithHandlers;
 use idem::{Observed, Outcome, Postgres, Relay, RetryPolicy, Source, Worker};
 use idem_brokers::Broker;
-use idem_test::Tapped;
+use idem_test::{Tapped, TappedSink};
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 
@@ -22,7 +22,6 @@ use crate::journal::{Event, Journal};
 use crate::mode::Mode;
 use crate::relay::TAKEN;
 use crate::relay::handlers::{RELAYED, stage, take};
-use crate::relay::watched::WatchedSink;
 use crate::servers::DATABASE;
 use crate::tables::SCHEMA;
 use crate::watched::{Watch, id};
@@ -77,7 +76,7 @@ pub(crate) async fn run<B: Broker>(role: Role, journal: &Path, mode: Mode, provi
         let (schema, name) = if role == Role::Take { (TAKEN, RELAYED) } else { (SCHEMA, NAME) };
         let store = Postgres::options(&database).schema(schema).connections(40).connect().await?;
         if role == Role::Relay {
-            let sink = WatchedSink { sink: B::recording_sink(&broker, RELAYED).await?, watch: watch.clone() };
+            let sink = TappedSink::new(B::recording_sink(&broker, RELAYED).await?, watch.clone());
             return Ok(relay(store, sink).run_until(ended).await?);
         }
         let source = Tapped::new(B::source(&broker, name).await?, watch.clone());

@@ -1,9 +1,10 @@
 //! Tests of `Assigned`, without a client.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 mod marks;
-mod ready;
 
 fn at(number: i32) -> TopicPartition {
     TopicPartition::new(&"orders".into(), number)
@@ -301,4 +302,20 @@ fn running_deliveries_of_a_revoked_partition_may_end_and_none_begins() {
     assert!(!first.assignment.is_live() && assigned.finish(&first) && assigned.leave_unsettled(&second));
     assert!(!assigned.busy(&[at(0)]));
     assert_eq!(assigned.progress(), vec![(at(0), 0)]);
+}
+
+#[test]
+fn each_change_of_the_assigned_partitions_is_seen_by_its_number() {
+    let mut assigned = with(4, 10, 0..2);
+    let mut seen = BTreeSet::from([assigned.changes()]);
+    let ticket = take(&mut assigned);
+    assert!(assigned.finish(&ticket) && !seen.insert(assigned.changes()), "they are the same");
+    assigned.assign(at(1), None);
+    assert!(seen.insert(assigned.changes()));
+    assigned.leave(&[at(1)]);
+    assert!(seen.insert(assigned.changes()), "it is being revoked");
+    assigned.remove(&at(1));
+    assert!(seen.insert(assigned.changes()));
+    assigned.clear();
+    assert!(seen.insert(assigned.changes()));
 }

@@ -64,3 +64,59 @@ async fn a_source_is_notified_when_a_partition_that_was_removed_makes_room() {
     shared.remove(std::slice::from_ref(&running.assignment.partition));
     assert!(is_notified() && shared.next().now_or_never().is_some());
 }
+
+/// A partition with three deliveries and room for four, whose thread is this one.
+fn three() -> Shared {
+    let shared = Shared::new(4, 16, DeliveryOrder::None);
+    assert!(shared.thread.set(thread::current()).is_ok());
+    shared.lock().assigned.assign(orders(0), None);
+    shared.receive(1, (0..3).map(|offset| (offset, Delivery::new("orders", "x"))).collect());
+    shared
+}
+
+fn take(shared: &Shared) -> Ticket {
+    shared.next().now_or_never().unwrap().unwrap().0
+}
+
+fn is_woken() -> bool {
+    let (began, longest) = (Instant::now(), Duration::from_millis(200));
+    thread::park_timeout(longest);
+    began.elapsed() < longest
+}
+
+#[test]
+fn the_last_record_that_is_handed_out_wakes_a_thread_that_waits_for_room() {
+    let shared = three();
+    shared.lock().waits = Waits::Room;
+    let woken = [(); 3].map(|()| {
+        take(&shared);
+        is_woken()
+    });
+    assert_eq!(woken, [false, false, true]);
+}
+
+#[test]
+fn room_just_before_a_thread_sleeps_keeps_it_awake_once() {
+    let (shared, began) = (three(), Instant::now());
+    for _ in 0..3 {
+        take(&shared);
+    }
+    shared.sleep(Duration::from_secs(60), Waits::Room);
+    assert!(began.elapsed() < Duration::from_secs(60));
+    assert!(!shared.lock().room && !is_woken(), "there is no more room since");
+    shared.wake();
+    shared.sleep(Duration::from_secs(60), Waits::Nothing);
+    assert!(began.elapsed() < Duration::from_secs(60), "it has something to do");
+}
+
+#[test]
+fn a_thread_waits_for_running_deliveries_until_they_end() {
+    let (shared, began) = (three(), Instant::now());
+    let (first, second) = (take(&shared), take(&shared));
+    shared.lock().assigned.leave(&[orders(0)]);
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(shared.ack(&first) && shared.leave(&second)));
+        shared.finish(&[orders(0)], Duration::from_secs(60));
+    });
+    assert!(began.elapsed() < Duration::from_secs(60) && !shared.lock().assigned.busy(&[orders(0)]));
+}

@@ -66,9 +66,7 @@ async fn a_partition_that_is_added_later_begins_at_its_first_message_whatever_th
 #[tokio::test]
 async fn a_group_that_has_committed_goes_on_there_whatever_the_start() {
     let Some(world) = World::new().await else { return };
-    for payload in ["a", "b", "c"] {
-        world.publish(payload).await;
-    }
+    world.publish_each(["a", "b", "c"]).await;
     let mut topic = world.open(4).await;
     next(&mut topic).await.1.ack().await.unwrap();
     topic.close().await;
@@ -165,9 +163,7 @@ async fn a_group_whose_offsets_have_expired_begins_at_its_time_again() {
 #[tokio::test]
 async fn a_partition_may_begin_at_an_offset_unless_the_group_has_committed_there() {
     let Some(world) = World::with(2).await else { return };
-    for payload in ["a", "b", "c"] {
-        world.publish(payload).await;
-    }
+    world.publish_each(["a", "b", "c"]).await;
     world.publish_to(1, "x").await;
     world.commit(1, 1);
     let at = async || world.topic().await.start_at(&world.topic, 0, 2).start_at(&world.topic, 1, 0);

@@ -117,9 +117,7 @@ async fn nothing_is_committed_after_an_unnoticed_loss(world: &World) -> bool {
         options(brokers).property("session.timeout.ms", "1500").property("max.poll.interval.ms", "1500")
     };
     let topic = async |brokers: &str| quick(brokers).connect().await.unwrap().topic(&world.topic).await.unwrap();
-    for n in 0..3 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..3).await;
     let mut one = topic(relay.address()).await.group(&world.group);
     one.subscribe(subscribe_options(4)).await.unwrap();
     let mut old = Vec::new();

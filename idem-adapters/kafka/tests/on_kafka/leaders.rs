@@ -1,7 +1,7 @@
 //! Partitions without a leader. Uses the mock cluster of the client, since a real cluster of one broker leads all
 //! partitions or none.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use crate::common::{GROUP, LONG, client, next, subscribe_options};
 use idem_core::{Acker, Source};
@@ -50,39 +50,35 @@ async fn a_partition_without_a_leader_is_stalled_and_the_others_go_on() {
     assert_eq!(next(&mut topic).await.0.payload(), "led");
 }
 
+/// It would have to skip messages there, or to deliver all of them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_group_begins_with_what_comes_in_a_partition_without_a_leader_once_it_has_one() {
-    begins_late(Start::Latest).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_new_group_begins_at_a_time_in_a_partition_without_a_leader_once_it_has_one() {
-    begins_late(Start::Time(SystemTime::now() - Duration::from_secs(60))).await;
-}
-
-async fn begins_late(start: Start) {
-    // So many that the member would never join if it waited for each.
-    const PARTITIONS: i32 = 60;
+async fn a_new_group_that_begins_with_what_comes_waits_for_the_leader_of_each_partition() {
     let cluster = MockCluster::new(1).unwrap();
-    cluster.create_topic(TOPIC, PARTITIONS, 1).unwrap();
+    cluster.create_topic(TOPIC, 2, 1).unwrap();
     let brokers = cluster.bootstrap_servers();
-    let producer: FutureProducer = client(&brokers).create().unwrap();
-    publish(&producer, 1, "old").await;
-    for partition in 1..PARTITIONS {
-        cluster.partition_leader(TOPIC, partition, None).unwrap();
-    }
-    let mut topic = kafka(&brokers).await.topic(TOPIC).await.unwrap().group(GROUP).start(start);
-    topic.subscribe(subscribe_options(8)).await.unwrap();
-    publish(&producer, 0, "beside").await;
-    assert_eq!(next(&mut topic).await.0.payload(), "beside");
+    cluster.partition_leader(TOPIC, 1, None).unwrap();
+    let mut topic = kafka(&brokers).await.topic(TOPIC).await.unwrap().group(GROUP).start(Start::Latest);
+    let error = topic.subscribe(subscribe_options(8)).await.unwrap_err();
+    let said = format!("{error:?}");
+    assert!(said.contains("where topic `orders`") && said.contains("cannot be found out"), "{said}");
     cluster.partition_leader(TOPIC, 1, Some(1)).unwrap();
-    // The mock cluster answers no query by time, so that the group begins at the end, which it commits first.
-    until_committed(&brokers, 1, 1).await;
-    publish(&producer, 1, "led").await;
-    let (delivery, acker) = next(&mut topic).await;
-    assert_eq!(delivery.payload(), "led");
-    acker.ack().await.unwrap();
-    until_committed(&brokers, 1, 2).await;
+    topic.subscribe(subscribe_options(8)).await.unwrap();
+}
+
+/// An offset that does not exist would be committed, and its partition would stop.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_at_an_offset_waits_for_the_leader_of_each_partition_that_has_one() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic(TOPIC, 2, 1).unwrap();
+    let brokers = cluster.bootstrap_servers();
+    cluster.partition_leader(TOPIC, 1, None).unwrap();
+    let topic = kafka(&brokers).await.topic(TOPIC).await.unwrap().group(GROUP);
+    let mut topic = topic.start_at(TOPIC, 0, 7).start_at(TOPIC, 1, 0);
+    for said in ["cannot be found out", "has 0 to 0"] {
+        let error = topic.subscribe(subscribe_options(8)).await.unwrap_err();
+        assert!(format!("{error:?}").contains(said), "{error:?}");
+        cluster.partition_leader(TOPIC, 1, Some(1)).unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

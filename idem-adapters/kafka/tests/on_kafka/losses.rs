@@ -65,9 +65,7 @@ async fn draining_and_closing_after_a_loss_ends() {
 #[tokio::test]
 async fn a_handler_slower_than_the_longest_poll_interval_keeps_its_partition() {
     let Some(world) = World::new().await else { return };
-    for n in 0..50 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..50).await;
     let kafka = Kafka::options(&world.brokers)
         .property("session.timeout.ms", "1000")
         .property("heartbeat.interval.ms", "300")
@@ -107,9 +105,7 @@ async fn delete_before(world: &World, offset: i64) {
 #[tokio::test]
 async fn an_offset_that_retention_has_passed_stops_its_partition_alone_and_is_never_reset() {
     let Some(world) = World::with(2).await else { return };
-    for n in 0..5 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..5).await;
     world.commit(0, 1);
     delete_before(&world, 3).await;
     is_stalled(&world, &mut world.open(4).await, Some(1)).await;
@@ -135,9 +131,7 @@ async fn an_offset_that_goes_out_of_range_while_it_runs_stops_its_partition_alon
     let (_, acker) = next(&mut topic).await;
     relay.refuse(true);
     loss(&mut topic).await;
-    for n in 1..5 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(1..5).await;
     delete_before(&world, 3).await;
     relay.refuse(false);
     topic.subscribe(subscribe_options(4)).await.unwrap();
@@ -176,9 +170,7 @@ async fn a_subscription_that_ends_while_nobody_asks_for_messages_is_recreated() 
 #[tokio::test]
 async fn a_topic_that_is_deleted_fails_next_until_it_is_recreated() {
     let Some(world) = World::new().await else { return };
-    for n in 0..3 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..3).await;
     let mut topic = world.open(4).await;
     let (first, acker) = next(&mut topic).await;
     acker.ack().await.unwrap();
@@ -207,9 +199,7 @@ async fn a_topic_that_is_deleted_fails_next_until_it_is_recreated() {
 #[tokio::test]
 async fn a_topic_that_was_recreated_between_two_runs_begins_at_its_beginning() {
     let Some(world) = World::new().await else { return };
-    for n in 0..3 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..3).await;
     let mut topic = world.open(4).await;
     let mut positions = Vec::new();
     for _ in 0..3 {
@@ -231,12 +221,10 @@ async fn a_topic_that_was_recreated_between_two_runs_begins_at_its_beginning() {
 #[tokio::test]
 async fn a_topic_that_is_recreated_while_it_runs_is_an_error_and_never_a_jump() {
     let Some(world) = World::new().await else { return };
-    for n in 0..3 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..3).await;
     // With default options, which do not refresh the metadata within the time of the test.
     let kafka = Kafka::connect(&world.brokers).await.unwrap();
-    let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
+    let mut topic = world.topic_of(&kafka).await;
     topic.subscribe(subscribe_options(8)).await.unwrap();
     for _ in 0..3 {
         next(&mut topic).await.1.ack().await.unwrap();
@@ -273,9 +261,7 @@ async fn a_topic_that_is_recreated_while_it_runs_is_an_error_and_never_a_jump() 
 #[tokio::test]
 async fn an_offset_of_a_topic_that_was_deleted_counts_for_nothing_in_a_new_one() {
     let Some(world) = World::new().await else { return };
-    for n in 0..3 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..3).await;
     let mut topic = world.open(4).await;
     for _ in 0..3 {
         next(&mut topic).await.1.ack().await.unwrap();

@@ -24,9 +24,7 @@ async fn joined(world: &World) -> Topic {
 #[tokio::test]
 async fn a_group_of_the_new_protocol_commits_what_is_finished_and_goes_on_there() {
     let Some(world) = World::new().await else { return };
-    for payload in ["a", "b"] {
-        world.publish(payload).await;
-    }
+    world.publish_each(["a", "b"]).await;
     let mut topic = joined(&world).await;
     let (delivery, acker) = next(&mut topic).await;
     assert_eq!(delivery.payload(), "a");
@@ -92,7 +90,7 @@ async fn a_setting_that_the_new_protocol_does_not_have_is_refused() {
 async fn an_assignor_that_the_brokers_do_not_know_is_named() {
     let Some(world) = World::new().await else { return };
     let kafka = Kafka::options(&world.brokers).property("group.remote.assignor", "nonesuch").connect().await.unwrap();
-    let topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
+    let topic = world.topic_of(&kafka).await;
     let mut topic = topic.group_protocol(GroupProtocol::Consumer);
     let said = async {
         match topic.subscribe(subscribe_options(1)).await {
@@ -107,11 +105,9 @@ async fn an_assignor_that_the_brokers_do_not_know_is_named() {
 #[tokio::test]
 async fn a_topic_that_is_deleted_ends_the_subscription_by_the_new_protocol_too() {
     let Some(world) = World::new().await else { return };
-    for n in 0..3 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..3).await;
     let kafka = Kafka::connect(&world.brokers).await.unwrap();
-    let topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
+    let topic = world.topic_of(&kafka).await;
     let mut topic = topic.group_protocol(GroupProtocol::Consumer);
     topic.subscribe(subscribe_options(4)).await.unwrap();
     for _ in 0..3 {

@@ -4,29 +4,16 @@
 use std::time::{Duration, SystemTime};
 
 use crate::common::login::{Secure, token};
-use crate::common::{LONG, World, next, options, subscribe_options};
-use idem_conformance::texts;
-use idem_core::{Acker, Error, Source};
+use crate::common::{LONG, World, options};
+use idem_conformance::{certificates, texts};
+use idem_core::Error;
 use idem_kafka::{Credentials, Kafka, Options, Token};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
 const SENTINEL: &str = "s3ntinel";
 
 fn scram(options: Options, mechanism: &str, password: &'static str) -> Options {
     let credentials = move || async move { Ok(Credentials::new("idem", password)) };
     options.sasl_credentials(credentials).property("sasl.mechanisms", mechanism)
-}
-
-/// Consumes a record and commits its offset.
-async fn consumes(world: &World, options: impl Fn() -> Options) {
-    world.publish("x").await;
-    let kafka = connected(options).await;
-    let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
-    topic.subscribe(subscribe_options(1)).await.unwrap();
-    let (delivery, acker) = next(&mut topic).await;
-    assert_eq!(delivery.payload(), "x");
-    acker.ack().await.unwrap();
-    world.until_committed(0, 1).await;
 }
 
 /// The first handshakes of a broker that has just started can take longer than a connection may, on a busy machine.
@@ -54,7 +41,7 @@ async fn a_login_by_scram_over_tls_consumes() {
     for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
         let Some(world) = World::new().await else { return };
         let Some(Secure { address, ca }) = world.secure_login(mechanism).await else { return };
-        consumes(&world, || scram(options(&address).tls_ca(ca.as_str()), mechanism, "idem")).await;
+        world.consume(&connected(|| scram(options(&address).tls_ca(ca.as_str()), mechanism, "idem")).await).await;
     }
 }
 
@@ -62,7 +49,7 @@ async fn a_login_by_scram_over_tls_consumes() {
 async fn a_login_by_a_plain_password_over_tls_consumes() {
     let Some(world) = World::new().await else { return };
     let Some(Secure { address, ca }) = world.secure_login("PLAIN").await else { return };
-    consumes(&world, || options(&address).tls_ca(ca.as_str()).sasl_plain("idem", "idem")).await;
+    world.consume(&connected(|| options(&address).tls_ca(ca.as_str()).sasl_plain("idem", "idem")).await).await;
 }
 
 #[tokio::test]
@@ -70,7 +57,7 @@ async fn a_login_by_an_oauth_token_over_tls_consumes() {
     let Some(world) = World::new().await else { return };
     let Some(Secure { address, ca }) = world.secure_login("OAUTHBEARER").await else { return };
     let token = async || Ok(token(Duration::from_secs(600)));
-    consumes(&world, || options(&address).tls_ca(ca.as_str()).sasl_oauthbearer(token)).await;
+    world.consume(&connected(|| options(&address).tls_ca(ca.as_str()).sasl_oauthbearer(token)).await).await;
 }
 
 #[tokio::test]
@@ -97,9 +84,7 @@ async fn a_wrong_token_over_tls_is_refused_and_not_shown() {
 async fn a_broker_of_an_unknown_authority_or_under_another_name_is_refused_before_a_login() {
     let Some(world) = World::empty().await else { return };
     let Some(Secure { address, ca }) = world.secure_login("SCRAM-SHA-512").await else { return };
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let other = params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem();
+    let other = certificates::authority("another CA").pem();
     let by_number = address.replace("localhost", "127.0.0.1");
     for options in
         [Kafka::options(&address).tls(), Kafka::options(&address).tls_ca(other), Kafka::options(&by_number).tls_ca(ca)]

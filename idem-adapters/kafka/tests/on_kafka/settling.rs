@@ -8,9 +8,7 @@ use idem_core::{Acker, Settled, Source};
 #[tokio::test]
 async fn only_what_is_finished_from_the_front_on_is_committed() {
     let Some(world) = World::new().await else { return };
-    for n in 0..5 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..5).await;
     let mut topic = world.open(5).await;
     let mut ackers = Vec::new();
     for _ in 0..5 {
@@ -33,9 +31,7 @@ async fn only_what_is_finished_from_the_front_on_is_committed() {
 #[tokio::test]
 async fn a_message_at_the_front_lets_its_partition_go_on_for_a_window_and_no_further() {
     let Some(world) = World::with(2).await else { return };
-    for n in 0..20 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..20).await;
     let mut topic = world.topic().await.window(8);
     topic.subscribe(subscribe_options(100)).await.unwrap();
     let (_, first) = next(&mut topic).await;
@@ -72,9 +68,7 @@ async fn after_an_assignment_a_window_of_deliveries_is_marked_until_they_were_st
 #[tokio::test]
 async fn a_delivery_that_was_dropped_comes_again_after_the_close() {
     let Some(world) = World::new().await else { return };
-    for payload in ["a", "b"] {
-        world.publish(payload).await;
-    }
+    world.publish_each(["a", "b"]).await;
     let mut topic = world.open(1).await;
     drop(next(&mut topic).await);
     // It is still unsettled, so there is no room for another delivery.
@@ -98,9 +92,7 @@ async fn a_source_that_was_dropped_gives_everything_back() {
 #[tokio::test]
 async fn an_ack_while_draining_is_committed_by_the_close() {
     let Some(world) = World::new().await else { return };
-    for payload in ["a", "b"] {
-        world.publish(payload).await;
-    }
+    world.publish_each(["a", "b"]).await;
     let mut topic = world.open(2).await;
     let (first, second) = (next(&mut topic).await.1, next(&mut topic).await.1);
     topic.drain().await;

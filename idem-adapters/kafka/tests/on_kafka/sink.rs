@@ -67,7 +67,7 @@ impl World for Partitioned {
             (Outgoing::new("orders/paid", "{}"), "is not the name of a topic"),
             (Outgoing::new("x".repeat(250), "{}"), "is not the name of a topic"),
             (Outgoing::new(self.to(), "{}").header("a\0b", ""), "the name of a header has a NUL"),
-            (Outgoing::new(self.to(), "{}").header("a", vec![0; 1_000_001]), "at most 1000000"),
+            (Outgoing::new(self.to(), "{}").header("a", vec![0; 1_000_001]), "max.message.bytes"),
         ]
     }
 

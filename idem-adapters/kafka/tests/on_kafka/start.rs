@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::{LONG, World, next, options, subscribe_options};
+use crate::common::{LONG, World, options, subscribe_options};
 use idem_conformance::texts;
-use idem_core::{Acker, DeliveryOrder, Error, Source, SubscribeOptions};
+use idem_core::{DeliveryOrder, Error, Source};
 use idem_kafka::Kafka;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
@@ -56,11 +56,8 @@ async fn the_connection_to_a_silent_server_is_closed() {
 #[tokio::test]
 async fn one_broker_of_several_is_enough() {
     let Some(world) = World::new().await else { return };
-    world.publish("x").await;
     let brokers = format!("{},{}", nobody().await, world.brokers);
-    let mut topic = options(&brokers).connect().await.unwrap().topic(&world.topic).await.unwrap();
-    topic.subscribe(SubscribeOptions::new(&world.group, 1)).await.unwrap();
-    assert_eq!(next(&mut topic).await.0.payload(), "x");
+    world.consume(&options(&brokers).connect().await.unwrap()).await;
 }
 
 #[tokio::test]
@@ -92,7 +89,6 @@ async fn invalid_options_are_refused_before_the_group_is_joined() {
     let queue = subscribe_options(1).with_order(DeliveryOrder::Queue);
     let cases = [
         (world.topic().await, queue, "DeliveryOrder::Partition"),
-        (world.topic().await, subscribe_options(0), "set it to at least 1"),
         (world.topic().await.window(0), subscribe_options(1), ".window("),
         (world.topic().await.group(""), subscribe_options(1), "must not be empty"),
     ];
@@ -140,12 +136,7 @@ async fn windows_that_are_too_small_for_what_the_worker_wants_in_flight_are_warn
 async fn a_login_that_is_right_consumes() {
     let Some(world) = World::new().await else { return };
     let Some(address) = world.login("PLAIN").await else { return };
-    world.publish("x").await;
-    let kafka = options(&address).sasl_plain("idem", "idem").connect().await.unwrap();
-    let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
-    topic.subscribe(subscribe_options(1)).await.unwrap();
-    next(&mut topic).await.1.ack().await.unwrap();
-    world.until_committed(0, 1).await;
+    world.consume(&options(&address).sasl_plain("idem", "idem").connect().await.unwrap()).await;
 }
 
 #[tokio::test]

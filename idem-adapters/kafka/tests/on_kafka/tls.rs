@@ -1,67 +1,27 @@
 //! Which certificates are accepted with TLS.
 #![cfg(feature = "ssl")]
 
-use std::sync::Arc;
-
 use crate::common::relay::{pass, places};
-use crate::common::{World, next, options, subscribe_options};
+use crate::common::{World, options};
+use idem_conformance::certificates::{self, Authority, acceptor, identity, named, run_out};
 use idem_conformance::texts;
-use idem_core::{Error, Source};
+use idem_core::Error;
 use idem_kafka::Kafka;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rcgen::{CertificateParams, KeyPair};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring, pki_types::PrivateKeyDer};
 
-fn ca() -> CertifiedIssuer<'static, KeyPair> {
-    let mut params = CertificateParams::default();
-    // By default, this name is also that of the certificates, which OpenSSL would then take for self-signed.
-    params.distinguished_name.push(DnType::CommonName, "a private CA");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-fn named(name: &str) -> CertificateParams {
-    CertificateParams::new(vec![name.to_owned()]).unwrap()
-}
-
-fn expired(name: &str) -> CertificateParams {
-    let mut params = named(name);
-    params.not_before = rcgen::date_time_ymd(2001, 1, 1);
-    params.not_after = rcgen::date_time_ymd(2002, 1, 1);
-    params
+fn ca() -> Authority {
+    certificates::authority("a private CA")
 }
 
 /// Serves TLS with a certificate for `name`, and forwards all data to the broker.
-async fn server(ca: &CertifiedIssuer<'_, KeyPair>, name: &str, broker: &str) -> String {
+async fn server(ca: &Authority, name: &str, broker: &str) -> String {
     serve(ca, named(name), None, broker).await
 }
 
 /// Serves TLS with this certificate. If `clients` is given, accepts only clients with a certificate from that CA.
-async fn serve(
-    ca: &CertifiedIssuer<'_, KeyPair>,
-    params: CertificateParams,
-    clients: Option<&CertifiedIssuer<'_, KeyPair>>,
-    broker: &str,
-) -> String {
-    let key = KeyPair::generate().unwrap();
-    let certificate = params.signed_by(&key, ca).unwrap();
-    let provider = Arc::new(ring::default_provider());
-    let builder =
-        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions().unwrap();
-    let builder = match clients {
-        None => builder.with_no_client_auth(),
-        Some(clients) => {
-            let mut roots = RootCertStore::empty();
-            roots.add(clients.der().clone()).unwrap();
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
-            builder.with_client_cert_verifier(verifier)
-        }
-    };
-    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let config = builder.with_single_cert(vec![certificate.der().clone()], key).unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+async fn serve(ca: &Authority, params: CertificateParams, clients: Option<&Authority>, broker: &str) -> String {
+    let acceptor = acceptor(ca, params, clients);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     // A name, because librdkafka compares an address only with the names in a certificate. It is as long as the
@@ -81,13 +41,6 @@ async fn serve(
     format!("localhost:{port}")
 }
 
-/// The certificate and the key of a client.
-fn identity(ca: &CertifiedIssuer<'_, KeyPair>, mut params: CertificateParams) -> (String, String) {
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let key = KeyPair::generate().unwrap();
-    (params.signed_by(&key, ca).unwrap().pem(), key.serialize_pem())
-}
-
 async fn refused(broker: &str, pem: Option<String>) {
     let options = Kafka::options(broker).tls();
     let options = if let Some(pem) = pem { options.tls_ca(pem) } else { options };
@@ -101,11 +54,7 @@ async fn a_broker_with_a_certificate_of_the_private_ca_is_accepted() {
     let Some(world) = World::new().await else { return };
     let ca = ca();
     let broker = server(&ca, "localhost", &world.brokers).await;
-    world.publish("x").await;
-    let kafka = options(&broker).tls_ca(ca.pem()).connect().await.unwrap();
-    let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
-    topic.subscribe(subscribe_options(1)).await.unwrap();
-    assert_eq!(next(&mut topic).await.0.payload(), "x");
+    world.consume(&options(&broker).tls_ca(ca.pem()).connect().await.unwrap()).await;
 }
 
 #[tokio::test]
@@ -123,7 +72,7 @@ async fn a_broker_with_a_certificate_of_an_unknown_ca_or_for_another_name_is_ref
 async fn a_broker_with_a_certificate_that_has_run_out_is_refused() {
     let Some(world) = World::empty().await else { return };
     let ca = ca();
-    refused(&serve(&ca, expired("localhost"), None, &world.brokers).await, Some(ca.pem())).await;
+    refused(&serve(&ca, run_out("localhost"), None, &world.brokers).await, Some(ca.pem())).await;
 }
 
 #[tokio::test]
@@ -131,12 +80,9 @@ async fn a_client_with_a_certificate_consumes_where_brokers_ask_for_one() {
     let Some(world) = World::new().await else { return };
     let ca = ca();
     let broker = serve(&ca, named("localhost"), Some(&ca), &world.brokers).await;
-    world.publish("x").await;
     let (certificate, key) = identity(&ca, named("billing.example"));
     let kafka = options(&broker).tls_ca(ca.pem()).tls_identity(certificate, key).connect().await.unwrap();
-    let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
-    topic.subscribe(subscribe_options(1)).await.unwrap();
-    assert_eq!(next(&mut topic).await.0.payload(), "x");
+    world.consume(&kafka).await;
 }
 
 #[tokio::test]
@@ -145,7 +91,7 @@ async fn a_client_without_a_valid_certificate_gets_an_error_that_says_so() {
     let (ours, other) = (ca(), ca());
     let broker = serve(&ours, named("localhost"), Some(&ours), &world.brokers).await;
     let stranger = identity(&other, named("billing.example"));
-    for identity in [None, Some(stranger), Some(identity(&ours, expired("billing.example")))] {
+    for identity in [None, Some(stranger), Some(identity(&ours, run_out("billing.example")))] {
         let key = identity.as_ref().map_or("no key", |(_, key)| key).lines().nth(1).unwrap_or("no key").to_owned();
         let mut options = Kafka::options(&broker).tls_ca(ours.pem());
         if let Some((certificate, key)) = identity {

@@ -22,7 +22,7 @@ async fn a_password_is_fetched_again_whenever_the_source_is_opened() {
         let password = *now.lock().unwrap();
         async move { Ok(Credentials::new("idem", password)) }
     });
-    let mut topic = options.connect().await.unwrap().topic(&world.topic).await.unwrap().group(&world.group);
+    let mut topic = world.topic_of(&options.connect().await.unwrap()).await;
     *password.lock().unwrap() = SENTINEL;
     let error = topic.subscribe(subscribe_options(1)).await.unwrap_err();
     let said = texts(error.as_ref());
@@ -66,7 +66,7 @@ mod oauth {
             count.fetch_add(1, Ordering::Relaxed);
             async { Ok(token(Duration::from_secs(8))) }
         });
-        let mut topic = options.connect().await.unwrap().topic(&world.topic).await.unwrap().group(&world.group);
+        let mut topic = world.topic_of(&options.connect().await.unwrap()).await;
         topic.subscribe(subscribe_options(4)).await.unwrap();
         // A separate client queries the retention, and logs in as well.
         assert_eq!(topic.replay_window(), ReplayWindow::Within(Duration::from_secs(7 * 86_400)));
@@ -97,7 +97,7 @@ mod oauth {
             count.fetch_add(fails.into(), Ordering::Relaxed);
             async move { if fails { Err("the vault is sealed".into()) } else { Ok(token(Duration::from_secs(30))) } }
         });
-        let mut topic = options.connect().await.unwrap().topic(&world.topic).await.unwrap().group(&world.group);
+        let mut topic = world.topic_of(&options.connect().await.unwrap()).await;
         topic.subscribe(subscribe_options(4)).await.unwrap();
         *fails.lock().unwrap() = true;
         let refreshed = async {

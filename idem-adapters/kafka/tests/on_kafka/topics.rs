@@ -126,9 +126,7 @@ async fn a_later_topic_that_matches_a_pattern_is_consumed_from_its_first_message
 async fn a_deleted_topic_of_a_pattern_stops_no_other_and_starts_over_when_it_is_back() {
     let Some((one, other)) = two().await else { return };
     for world in [&one, &other] {
-        for payload in ["a", "b"] {
-            world.publish(payload).await;
-        }
+        world.publish_each(["a", "b"]).await;
     }
     let mut topic = opened(matching(&one).await).await;
     take(&mut topic, 4).await;

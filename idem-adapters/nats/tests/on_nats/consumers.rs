@@ -49,9 +49,7 @@ async fn a_consumer_with_other_settings_is_refused_with_the_difference_or_update
 #[tokio::test]
 async fn a_limit_of_the_consumer_leaves_no_room_for_messages_that_only_wait() {
     let Some(world) = World::new().await else { return };
-    for n in 0..6 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..6).await;
     world.consumer(|config| config.max_ack_pending = 5).await;
     let mut options = subscribe_options(6);
     let error = refusal(world.source().await, options.clone()).await;
@@ -80,9 +78,7 @@ async fn all_differences_are_named_at_once() {
 #[tokio::test]
 async fn an_update_leaves_the_other_settings_and_the_place_as_they_were() {
     let Some(world) = World::new().await else { return };
-    for n in 0..2 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..2).await;
     world.consumer(|config| (config.max_deliver, config.description) = (5, Some("by hand".to_owned()))).await;
     let message = world.steal().await;
     message.double_ack().await.unwrap();

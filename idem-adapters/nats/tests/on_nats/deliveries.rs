@@ -129,9 +129,7 @@ async fn a_filter_leaves_the_others_out() {
 #[tokio::test]
 async fn in_a_queues_order_there_is_one_ordering_key_and_one_message_at_a_time_for_all_workers() {
     let Some(world) = World::new().await else { return };
-    for n in 0..3 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..3).await;
     let ordered = || subscribe_options(4).with_order(DeliveryOrder::Queue);
     let (mut one, mut two) = (world.source().await, world.source().await);
     one.subscribe(ordered()).await.unwrap();
@@ -159,9 +157,7 @@ async fn a_consumer_that_allows_small_and_short_pulls_only_is_pulled_from_so() {
     world.consumer(|config| (config.max_batch, config.max_expires) = (2, Duration::from_secs(1))).await;
     let mut stream = world.open(5).await;
     nothing_for(&mut stream, Duration::from_millis(2500)).await;
-    for n in 0..5 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..5).await;
     let mut held = Vec::new();
     for n in 0..5 {
         held.push(next(&mut stream).await);

@@ -41,9 +41,7 @@ async fn the_stream_of_another_domain_is_consumed_and_settled_there() {
     let Some((hub, leaf)) = hub_and_leaf() else { return };
     let world = World::at(hub.url()).await;
     world.make(|_| {}).await;
-    for payload in ["a", "b"] {
-        world.publish(payload).await;
-    }
+    world.publish_each(["a", "b"]).await;
     let mut stream = by_the_leaf(&leaf, &world.stream).await;
     stream.subscribe(subscribe_options(4)).await.unwrap();
     let (delivery, acker) = next(&mut stream).await;

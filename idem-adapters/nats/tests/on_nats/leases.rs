@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::common::{KEPT, SHORT, World, next, nothing_for, subscribe_options};
+use crate::common::{KEPT, SHORT, World, loss, next, nothing_for, subscribe_options};
 use futures_util::StreamExt;
 use idem_conformance::Proxy;
 use idem_core::{Acker, Settled, Source};
+use idem_nats::Nats;
 use tokio::time::sleep;
 
 #[tokio::test]
@@ -14,7 +15,6 @@ async fn a_handler_that_takes_longer_than_the_ack_wait_keeps_its_delivery() {
     world.publish("x").await;
     let mut stream = world.open_for(1, KEPT).await;
     let (_, acker) = next(&mut stream).await;
-    assert_eq!(acker.lease(), Some(KEPT));
     let mut another = world.open_for(1, KEPT).await;
     nothing_for(&mut another, KEPT * 2).await;
     assert!(acker.is_live());
@@ -25,9 +25,7 @@ async fn a_handler_that_takes_longer_than_the_ack_wait_keeps_its_delivery() {
 #[tokio::test]
 async fn buffered_deliveries_keep_their_leases() {
     let Some(world) = World::new().await else { return };
-    for n in 0..4 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..4).await;
     let mut stream = world.open_for(4, KEPT).await;
     world.until(0, 4).await;
     let mut another = world.open_for(4, KEPT).await;
@@ -39,19 +37,24 @@ async fn buffered_deliveries_keep_their_leases() {
     }
 }
 
+/// Its handler may still run.
 #[tokio::test]
-async fn an_extension_holds_a_delivery_also_without_its_source() {
+async fn what_a_lost_connection_has_brought_keeps_its_lease_over_the_next_one() {
     let Some(world) = World::new().await else { return };
+    let relay = Proxy::start(&world.url).await;
     world.publish("x").await;
-    let mut stream = world.open_for(1, KEPT).await;
-    let (_, mut acker) = next(&mut stream).await;
-    drop(stream);
+    let stream = Nats::connect(relay.address()).await.unwrap().stream(&world.stream).await.unwrap();
+    let mut stream = stream.ack_wait(KEPT);
+    stream.subscribe(subscribe_options(1)).await.unwrap();
+    let (_, acker) = next(&mut stream).await;
+    relay.cut();
+    loss(&mut stream).await;
+    stream.subscribe(subscribe_options(1)).await.unwrap();
     let mut another = world.open_for(1, KEPT).await;
-    for _ in 0..8 {
-        acker.extend().await.unwrap();
-        nothing_for(&mut another, KEPT / 3).await;
-    }
+    nothing_for(&mut another, KEPT * 2).await;
     assert!(acker.is_live());
+    assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+    world.until(0, 0).await;
 }
 
 #[tokio::test]
@@ -70,22 +73,17 @@ async fn no_delivery_is_kept_after_its_source_has_ended() {
     let Some(world) = World::new().await else { return };
     world.publish("x").await;
     let mut stream = world.open_short(1).await;
-    let (_, mut acker) = next(&mut stream).await;
+    let (_, acker) = next(&mut stream).await;
     drop(stream);
     let mut another = world.open_short(1).await;
     assert!(next(&mut another).await.0.redelivered());
     assert!(!acker.is_live());
-    assert!(acker.extend().await.unwrap_err().to_string().contains("has run out"));
 }
 
 /// A late release would take the message from the worker that has it now.
 #[tokio::test]
 async fn a_release_after_the_lease_has_run_out_is_not_sent() {
-    let Some(world) = World::new().await else { return };
-    let relay = Proxy::start(&world.url).await;
-    world.publish("x").await;
-    let mut stream = world.open_through(&relay, 1).await;
-    let (_, old) = next(&mut stream).await;
+    let Some((world, relay, _stream, old)) = World::delivered_through(1).await else { return };
     relay.hold(true);
     let mut another = world.open_short(1).await;
     let (delivery, new) = next(&mut another).await;
@@ -103,11 +101,7 @@ async fn a_release_after_the_lease_has_run_out_is_not_sent() {
 /// The database has recorded the message, regardless of which worker has it now.
 #[tokio::test]
 async fn an_ack_after_the_lease_has_run_out_is_sent() {
-    let Some(world) = World::new().await else { return };
-    let relay = Proxy::start(&world.url).await;
-    world.publish("x").await;
-    let mut stream = world.open_through(&relay, 1).await;
-    let (_, old) = next(&mut stream).await;
+    let Some((world, relay, _stream, old)) = World::delivered_through(1).await else { return };
     relay.hold(true);
     let mut another = world.open_short(1).await;
     let (_, new) = next(&mut another).await;
@@ -135,10 +129,7 @@ async fn a_buffered_delivery_with_an_expired_lease_is_not_handed_out() {
 /// If no consumer listens on the ack subject, the server itself responds.
 #[tokio::test]
 async fn an_answer_that_there_is_no_consumer_confirms_nothing() {
-    let Some(world) = World::new().await else { return };
-    world.publish("x").await;
-    let mut stream = world.open(1).await;
-    let (_, acker) = next(&mut stream).await;
+    let Some((world, _stream, acker)) = World::delivered(1).await else { return };
     world.delete_consumer().await;
     // The consumer's subscription ends a moment after the response to its deletion.
     sleep(Duration::from_millis(200)).await;
@@ -148,10 +139,7 @@ async fn an_answer_that_there_is_no_consumer_confirms_nothing() {
 
 #[tokio::test]
 async fn an_answer_that_is_not_the_consumers_confirms_nothing() {
-    let Some(world) = World::new().await else { return };
-    world.publish("x").await;
-    let mut stream = world.open(1).await;
-    let (_, acker) = next(&mut stream).await;
+    let Some((world, _stream, acker)) = World::delivered(1).await else { return };
     world.delete_consumer().await;
     // The consumer's subscription ends a moment after the response to its deletion.
     sleep(Duration::from_millis(200)).await;
@@ -172,11 +160,7 @@ async fn an_answer_that_is_not_the_consumers_confirms_nothing() {
 
 #[tokio::test]
 async fn an_ack_is_confirmed_by_nothing_but_its_answer() {
-    let Some(world) = World::new().await else { return };
-    let relay = Proxy::start(&world.url).await;
-    world.publish("x").await;
-    let mut stream = world.open_through(&relay, 1).await;
-    let (_, acker) = next(&mut stream).await;
+    let Some((_world, relay, _stream, acker)) = World::delivered_through(1).await else { return };
     relay.hold(true);
     let mut ack = std::pin::pin!(acker.ack());
     assert!(tokio::time::timeout(Duration::from_millis(300), ack.as_mut()).await.is_err(), "nobody has answered");
@@ -187,9 +171,12 @@ async fn an_ack_is_confirmed_by_nothing_but_its_answer() {
 #[tokio::test]
 async fn a_consumers_own_ack_wait_is_the_lease() {
     let Some(world) = World::new().await else { return };
-    world.consumer(|config| config.ack_wait = Duration::from_secs(5)).await;
+    world.consumer(|config| config.ack_wait = KEPT).await;
     world.publish("x").await;
-    let mut stream = world.source().await;
+    let (mut stream, mut another) = (world.source().await, world.source().await);
     stream.subscribe(subscribe_options(1)).await.unwrap();
-    assert_eq!(next(&mut stream).await.1.lease(), Some(Duration::from_secs(5)));
+    let (_, acker) = next(&mut stream).await;
+    another.subscribe(subscribe_options(1)).await.unwrap();
+    nothing_for(&mut another, KEPT * 2).await;
+    assert!(acker.is_live());
 }

@@ -10,23 +10,6 @@ use idem_core::{Acker, Settled, Source};
 use idem_nats::Start;
 use tokio::time::timeout;
 
-#[tokio::test]
-async fn a_cut_connection_fails_next_and_opens_again() {
-    let Some(world) = World::new().await else { return };
-    let relay = Proxy::start(&world.url).await;
-    let mut stream = world.open_through(&relay, 4).await;
-    relay.refuse(true);
-    let error = loss(&mut stream).await;
-    assert!(error.to_string().contains(&world.stream), "{error}");
-    loss(&mut stream).await;
-    let error = stream.subscribe(subscribe_options(4)).await.unwrap_err();
-    assert!(texts(error.as_ref()).contains("check that the server runs"), "{error}");
-    relay.refuse(false);
-    stream.subscribe(subscribe_options(4)).await.unwrap();
-    world.publish("x").await;
-    assert_eq!(next(&mut stream).await.0.payload(), "x");
-}
-
 /// async-nats would reconnect by itself before the loss is noticed.
 #[tokio::test]
 async fn a_loss_that_is_over_at_once_fails_next_at_once_all_the_same() {
@@ -54,11 +37,7 @@ async fn a_connection_that_says_nothing_any_more_is_noticed() {
 
 #[tokio::test]
 async fn an_ack_waits_for_the_next_connection() {
-    let Some(world) = World::new().await else { return };
-    let relay = Proxy::start(&world.url).await;
-    world.publish("x").await;
-    let mut stream = world.open_through(&relay, 4).await;
-    let (_, acker) = next(&mut stream).await;
+    let Some((world, relay, mut stream, acker)) = World::delivered_through(4).await else { return };
     relay.refuse(true);
     loss(&mut stream).await;
     let ack = tokio::spawn(acker.ack());
@@ -72,11 +51,7 @@ async fn an_ack_waits_for_the_next_connection() {
 
 #[tokio::test]
 async fn a_release_without_a_connection_fails_at_once_and_is_not_sent_later() {
-    let Some(world) = World::new().await else { return };
-    let relay = Proxy::start(&world.url).await;
-    world.publish("x").await;
-    let mut stream = world.open_through(&relay, 1).await;
-    let (_, acker) = next(&mut stream).await;
+    let Some((_world, relay, mut stream, acker)) = World::delivered_through(1).await else { return };
     relay.refuse(true);
     loss(&mut stream).await;
     assert!(timeout(SHORT, acker.release()).await.unwrap().is_err());
@@ -90,17 +65,13 @@ async fn a_release_without_a_connection_fails_at_once_and_is_not_sent_later() {
 async fn deliveries_buffered_before_the_loss_are_handed_out_or_redelivered_at_once() {
     let Some(world) = World::new().await else { return };
     let relay = Proxy::start(&world.url).await;
-    for n in 0..5 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..5).await;
     let mut stream = world.source().await;
     stream.subscribe(subscribe_options(5)).await.unwrap();
     drop(stream);
     // The ack wait is 30 seconds; nothing here waits that long.
     let mut stream = idem_nats::Nats::connect(relay.address()).await.unwrap().stream(&world.stream).await.unwrap();
-    for n in 5..10 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(5..10).await;
     stream.subscribe(subscribe_options(5)).await.unwrap();
     let mut held = vec![next(&mut stream).await];
     relay.cut();
@@ -118,10 +89,7 @@ async fn deliveries_buffered_before_the_loss_are_handed_out_or_redelivered_at_on
 
 #[tokio::test]
 async fn a_deleted_consumer_fails_next_and_is_recreated() {
-    let Some(world) = World::new().await else { return };
-    world.publish("x").await;
-    let mut stream = world.open(4).await;
-    let (_, acker) = next(&mut stream).await;
+    let Some((world, mut stream, acker)) = World::delivered(4).await else { return };
     world.delete_consumer().await;
     loss(&mut stream).await;
     loss(&mut stream).await;
@@ -130,7 +98,7 @@ async fn a_deleted_consumer_fails_next_and_is_recreated() {
     stream.subscribe(subscribe_options(4)).await.unwrap();
     assert!(!acker.is_live());
     let (delivery, _new) = next(&mut stream).await;
-    assert_eq!(delivery.payload(), "x");
+    assert_eq!(delivery.payload(), "a");
     // The number still refers to the same message.
     assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
     assert_eq!(world.info().await.num_ack_pending, 0);
@@ -168,9 +136,7 @@ async fn a_deleted_stream_fails_next_and_is_refused_by_name() {
 #[tokio::test]
 async fn opening_again_keeps_what_was_handed_out_and_releases_what_was_not() {
     let Some(world) = World::new().await else { return };
-    for n in 0..3 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..3).await;
     let mut stream = world.open(3).await;
     let (_, first) = next(&mut stream).await;
     drop(next(&mut stream).await);
@@ -205,9 +171,7 @@ async fn a_server_that_was_stopped_or_killed_goes_on_where_it_was() {
         let Some(mut server) = Server::start("jetstream: {}") else { return };
         let world = World::at(server.url()).await;
         world.make(|_| {}).await;
-        for n in 0..3 {
-            world.publish(n.to_string()).await;
-        }
+        world.publish_each(0..3).await;
         let mut stream = world.source().await.ack_wait(SHORT * 5);
         stream.subscribe(subscribe_options(2)).await.unwrap();
         next(&mut stream).await.1.ack().await.unwrap();

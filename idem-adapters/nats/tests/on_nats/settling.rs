@@ -9,9 +9,7 @@ use idem_core::{Acker, Settled, Source};
 #[tokio::test]
 async fn a_single_free_place_brings_the_next_message_while_all_others_are_held() {
     let Some(world) = World::new().await else { return };
-    for n in 0..17 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..17).await;
     let mut stream = world.open(16).await;
     let mut held = Vec::new();
     for _ in 0..16 {
@@ -54,10 +52,7 @@ async fn unsettled_deliveries_are_redelivered_after_the_close_and_cannot_be_sett
 
 #[tokio::test]
 async fn a_delivery_outlives_a_source_that_was_dropped() {
-    let Some(world) = World::new().await else { return };
-    world.publish("x").await;
-    let mut stream = world.open(1).await;
-    let (_, acker) = next(&mut stream).await;
+    let Some((_world, stream, acker)) = World::delivered(1).await else { return };
     drop(stream);
     assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
 }
@@ -83,9 +78,7 @@ async fn a_delivery_that_was_dropped_counts_until_the_server_has_it_back() {
 #[tokio::test]
 async fn draining_releases_what_is_buffered_and_leaves_the_rest_to_be_acked() {
     let Some(world) = World::new().await else { return };
-    for n in 0..4 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..4).await;
     let mut stream = world.open(4).await;
     let (first, second) = (next(&mut stream).await, next(&mut stream).await);
     world.until(0, 4).await;

@@ -1,10 +1,9 @@
 //! The conformance suite for sinks, on NATS JetStream, and what only NATS has.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy};
-use futures_util::future::join_all;
 use idem_conformance::Proxy;
 use idem_conformance::sink::{World, message, publish};
 use idem_core::{Delivery, Outgoing, Sink, SinkError, StagedMessage};
@@ -240,33 +239,6 @@ async fn a_stream_whose_confirm_is_worth_nothing_is_warned_about() {
     drop(guard);
     let text = text.to_string();
     assert!(text.contains("`interest`") && text.contains("`no_ack`") && text.contains(&world.stream), "{text}");
-    sink.close().await;
-}
-
-/// Calls that find the connection lost share the next one.
-#[tokio::test]
-async fn calls_share_one_new_connection() {
-    let Some(world) = OneStream::make().await else { return };
-    let sink = opened(world.sink().await).await;
-    world.relay.refuse(true);
-    let began = Instant::now();
-    let lost = async {
-        while publish(&sink, &message("orders.paid")).await.is_ok() {
-            tokio::task::yield_now().await
-        }
-    };
-    timeout(common::LONG, lost).await.unwrap();
-    let messages: Vec<_> = (0..200).map(|_| message("orders.paid")).collect();
-    let refused = join_all(messages.iter().map(|message| publish(&sink, message))).await;
-    assert!(refused.iter().all(|result| matches!(result, Err(SinkError::Broker(_)))), "{refused:?}");
-    assert!(began.elapsed() < Duration::from_secs(15), "they connect one after the other");
-    world.relay.refuse(false);
-    let before = world.relay.connections();
-    for result in join_all(messages.iter().map(|message| publish(&sink, message))).await {
-        result.unwrap();
-    }
-    assert_eq!(world.relay.connections(), before + 1);
-    assert_eq!(world.messages().await, 200);
     sink.close().await;
 }
 

@@ -66,18 +66,9 @@ async fn a_queues_order_needs_a_consumer_that_hands_out_one_at_a_time() {
 }
 
 #[tokio::test]
-async fn no_room_at_all_is_refused() {
-    let Some(world) = World::new().await else { return };
-    let error = refusal(world.source().await, subscribe_options(0)).await;
-    assert!(error.contains("set it to at least 1"), "{error}");
-}
-
-#[tokio::test]
 async fn a_new_consumer_begins_where_it_was_told_to() {
     let Some(world) = World::new().await else { return };
-    for n in 1..=3 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(1..=3).await;
     let third = world.jetstream.get_stream(&world.stream).await.unwrap().get_raw_message(3).await.unwrap();
     let third = SystemTime::from(third.time);
     for (name, start, first) in
@@ -144,9 +135,7 @@ async fn a_limit_that_deletes_unhandled_messages_is_named_and_so_is_what_it_has_
         assert!(log.contains(part), "{part}: {log}");
     }
     assert!(!log.contains("ERROR"), "{log}");
-    for payload in ["a", "b", "c", "d", "e"] {
-        world.publish(payload).await;
-    }
+    world.publish_each(["a", "b", "c", "d", "e"]).await;
     stream.subscribe(subscribe_options(1)).await.unwrap();
     let log = text.to_string().split_off(log.len());
     let is_it = |line: &str| ["ERROR", "from=1 to=3", "deleted before"].iter().all(|part| line.contains(part));

@@ -3,61 +3,32 @@
 use crate::common;
 use crate::common::server::Server;
 use crate::common::{subscribe_options, url};
+use idem_conformance::certificates::{self, Authority, certificate, identity, named, run_out};
 use idem_conformance::texts;
 use idem_core::{Error, Source};
 use idem_nats::Nats;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rcgen::{CertificateParams, KeyPair};
 
 const SENTINEL: &str = "s3ntinel";
 
-fn ca() -> CertifiedIssuer<'static, KeyPair> {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-/// Uses another name: a CA with the same name and another key would be taken for the known one.
-fn ca_of_another() -> CertifiedIssuer<'static, KeyPair> {
-    let mut params = CertificateParams::default();
-    params.distinguished_name.push(rcgen::DnType::CommonName, "another CA");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+fn ca() -> Authority {
+    certificates::authority("a private CA")
 }
 
 /// Starts a TLS server with this certificate.
-fn server(ca: &CertifiedIssuer<'_, KeyPair>, params: CertificateParams) -> Option<Server> {
-    let key = KeyPair::generate().unwrap();
-    let certificate = params.signed_by(&key, ca).unwrap();
+fn server(ca: &Authority, params: CertificateParams) -> Option<Server> {
+    let (certificate, key) = certificate(ca, params);
     let config = "jetstream: {}\ntls: { cert_file: \"$home/cert.pem\", key_file: \"$home/key.pem\" }";
-    Server::start_with(config, &[("cert.pem", &certificate.pem()), ("key.pem", &key.serialize_pem())])
+    Server::start_with(config, &[("cert.pem", &certificate), ("key.pem", &key)])
 }
 
 /// Starts a TLS server that requires a client certificate of the same CA.
-fn verifying(ca: &CertifiedIssuer<'_, KeyPair>) -> Option<Server> {
-    let key = KeyPair::generate().unwrap();
-    let certificate = named("localhost").signed_by(&key, ca).unwrap();
+fn verifying(ca: &Authority) -> Option<Server> {
+    let (certificate, key) = certificate(ca, named("localhost"));
     let config = "jetstream: {}\ntls: { cert_file: \"$home/cert.pem\", key_file: \"$home/key.pem\", ca_file: \
                   \"$home/ca.pem\", verify_and_map: true }\nauthorization: { users: [ { user: \"billing.example\" } ] }";
-    let files = [("cert.pem", &*certificate.pem()), ("key.pem", &key.serialize_pem()), ("ca.pem", &ca.pem())];
+    let files = [("cert.pem", &*certificate), ("key.pem", &key), ("ca.pem", &ca.pem())];
     Server::start_with(config, &files)
-}
-
-/// Returns the certificate and key of a client.
-fn identity(ca: &CertifiedIssuer<'_, KeyPair>, mut params: CertificateParams) -> (String, String) {
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let key = KeyPair::generate().unwrap();
-    (params.signed_by(&key, ca).unwrap().pem(), key.serialize_pem())
-}
-
-fn expired(name: &str) -> CertificateParams {
-    let mut params = named(name);
-    params.not_before = rcgen::date_time_ymd(2001, 1, 1);
-    params.not_after = rcgen::date_time_ymd(2002, 1, 1);
-    params
-}
-
-fn named(name: &str) -> CertificateParams {
-    CertificateParams::new(vec![name.to_owned()]).unwrap()
 }
 
 async fn refused(port: u16, pem: Option<String>) {
@@ -98,7 +69,7 @@ async fn a_server_with_a_certificate_for_another_name_is_refused() {
 #[tokio::test]
 async fn a_server_with_a_certificate_that_has_run_out_is_refused() {
     let ca = ca();
-    let Some(server) = server(&ca, expired("localhost")) else { return };
+    let Some(server) = server(&ca, run_out("localhost")) else { return };
     refused(server.port, Some(ca.pem())).await;
 }
 
@@ -157,8 +128,8 @@ async fn a_client_with_a_certificate_is_known_by_it() {
 async fn a_client_without_a_valid_certificate_gets_an_error_that_says_so() {
     let ca = ca();
     let Some(server) = verifying(&ca) else { return };
-    let stranger = identity(&ca_of_another(), named("billing.example"));
-    for identity in [None, Some(stranger), Some(identity(&ca, expired("billing.example")))] {
+    let stranger = identity(&certificates::authority("another CA"), named("billing.example"));
+    for identity in [None, Some(stranger), Some(identity(&ca, run_out("billing.example")))] {
         let key = identity.as_ref().map_or("no key", |(_, key)| key).lines().nth(1).unwrap_or("no key").to_owned();
         let mut options = Nats::options(format!("tls://localhost:{}", server.port)).tls_ca(ca.pem());
         if let Some((certificate, key)) = identity {

@@ -19,13 +19,9 @@ async fn a_message_that_async_nats_cannot_read_is_delivered_as_unfit_and_taken_o
     let headed: (&[u8], _, _) = (UNREADABLE, b"x", "the headers are not UTF-8");
     for (max_unsettled, (headers, token, what)) in [(1, headed), (4, headed), (4, named)] {
         let Some(world) = World::new().await else { return };
-        for n in 0..3 {
-            world.publish(n.to_string()).await;
-        }
+        world.publish_each(0..3).await;
         publish_raw(&world, &[world.stream.as_bytes(), b".", token].concat(), headers).await;
-        for n in 3..6 {
-            world.publish(n.to_string()).await;
-        }
+        world.publish_each(3..6).await;
         let mut stream = world.source().await.ack_wait(SHORT);
         let (mut fit, mut unfit) = (BTreeSet::new(), 0);
         let all = async {

@@ -13,13 +13,12 @@ use lapin::options::QueueDeclareOptions;
 use lapin::types::{FieldTable, ShortString};
 use tokio::time::timeout;
 
-use super::frames::unexpected;
+use super::frames::{CHANNEL, unexpected};
 use super::login::{Bare, answered};
+use crate::error::silent;
 
 /// The time limit for an answer. A queue may be unavailable until a leader is elected.
 const ANSWER: Duration = Duration::from_secs(60);
-
-const CHANNEL: u16 = 1;
 
 impl Bare {
     /// Declares a queue. After an error answered by the server, the connection can still be used.
@@ -79,8 +78,7 @@ impl Bare {
                 _ => Err(unexpected()),
             }
         });
-        let silent = || io::Error::other(format!("no answer within {} seconds", ANSWER.as_secs()));
-        answer.await.unwrap_or_else(|_| Err(silent())).map_err(answered)
+        answer.await.unwrap_or_else(|_| Err(silent(ANSWER))).map_err(answered)
     }
 }
 

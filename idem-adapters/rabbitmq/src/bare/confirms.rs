@@ -3,26 +3,18 @@
 use std::io;
 use std::time::Duration;
 
+use amq_protocol::protocol::basic::parse_properties;
 use futures_util::AsyncRead;
 use tokio::time::timeout;
 
 use super::cursor::Cursor;
-use super::end::End;
 use super::frames::{self, HEADER, METHOD, unexpected};
-use super::outstanding::Unconfirmed;
-use crate::properties::Properties;
+use super::outstanding::{End, Unconfirmed};
 
 /// A message that the server returns, without its properties: they follow.
 struct Returned {
     reason: String,
     routing_key: Vec<u8>,
-}
-
-/// What follows from a frame.
-enum Step {
-    Go,
-    Returned(Returned),
-    End(End),
 }
 
 /// Reads until the connection ends, and answers what the server confirms.
@@ -38,18 +30,17 @@ pub(super) async fn read(
             Err(error) => return End::Lost(error.to_string()),
         };
         match kind {
-            METHOD => match method(Cursor(&content), unconfirmed) {
-                Some(Step::Go) => {}
-                Some(Step::Returned(next)) => returned = Some(next),
-                Some(Step::End(end)) => return end,
+            METHOD => match method(Cursor(&content), unconfirmed, &mut returned) {
+                Some(None) => {}
+                Some(Some(end)) => return end,
                 None => return End::Lost(unexpected().to_string()),
             },
             HEADER => {
                 let Some(Returned { reason, routing_key }) = returned.take() else { continue };
-                let properties = content.get(12..).unwrap_or_default();
                 // The properties are those that this process has sent.
-                let properties = Properties::read(properties).unwrap_or_else(|read| read);
-                unconfirmed.lock().returned(properties.message_id.unwrap_or_default(), &routing_key, &reason);
+                let Ok((_, properties)) = parse_properties(content.get(12..).unwrap_or_default()) else { continue };
+                let id = properties.message_id().as_ref().map(|id| id.as_str()).unwrap_or_default();
+                unconfirmed.lock().returned(id, &routing_key, &reason);
             }
             // A heartbeat, or the payload of a returned message.
             _ => {}
@@ -67,39 +58,30 @@ async fn frame(from: &mut (impl AsyncRead + Unpin), silence: Option<Duration>) -
     }
 }
 
-/// Handles a method. `None` if it cannot be parsed.
-fn method(mut method: Cursor<'_>, unconfirmed: &Unconfirmed) -> Option<Step> {
+/// Handles a method, and returns the end of the connection if it is one. `None` if it cannot be parsed.
+fn method(mut method: Cursor<'_>, unconfirmed: &Unconfirmed, returned: &mut Option<Returned>) -> Option<Option<End>> {
     match (method.u16()?, method.u16()?) {
         (60, ack @ (80 | 120)) => {
             let (tag, multiple) = (method.u64()?, method.u8()? & 1 != 0);
             unconfirmed.lock().confirm(tag, multiple, ack == 80);
         }
         (60, 50) => {
-            let (code, text) = (method.u16()?, text(&mut method)?);
+            let reason = method.reason()?;
             let _exchange = method.short()?;
-            let routing_key = method.short()?.to_vec();
-            return Some(Step::Returned(Returned { reason: format!("{code} {text}"), routing_key }));
+            *returned = Some(Returned { reason, routing_key: method.short()?.to_vec() });
         }
         (20, 40) => {
-            let (code, text) = (method.u16()?, text(&mut method)?);
-            let unconfirmed = unconfirmed.lock().count();
-            return Some(Step::End(End::Refused { code, text, unconfirmed }));
+            let (code, text, unconfirmed) = (method.u16()?, method.text()?, unconfirmed.lock().count());
+            return Some(Some(End::Refused { code, text, unconfirmed }));
         }
-        (10, 50) => {
-            let (code, text) = (method.u16()?, text(&mut method)?);
-            return Some(Step::End(End::Lost(format!("{code} {text}"))));
-        }
-        (10, 51) => return Some(Step::End(End::Lost("the connection was closed".to_owned()))),
+        (10, 50) => return Some(Some(End::Lost(method.reason()?))),
+        (10, 51) => return Some(Some(End::Lost("the connection was closed".to_owned()))),
         (10, 60) => {
-            let reason = text(&mut method)?;
+            let reason = method.text()?;
             tracing::warn!(reason, "RabbitMQ has blocked the connection: it takes no messages until it is freed");
         }
         (10, 61) => tracing::info!("RabbitMQ has freed the connection"),
         _ => {}
     }
-    Some(Step::Go)
-}
-
-fn text(method: &mut Cursor<'_>) -> Option<String> {
-    method.short().map(|text| String::from_utf8_lossy(text).into_owned())
+    Some(None)
 }

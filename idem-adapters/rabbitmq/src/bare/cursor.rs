@@ -2,10 +2,10 @@
 
 /// The bytes left to read. Each read returns `None` if too few bytes are left.
 #[derive(Clone, Copy)]
-pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
+pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
 
 impl<'a> Cursor<'a> {
-    pub(crate) fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+    pub(super) fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(front)
@@ -17,27 +17,31 @@ impl<'a> Cursor<'a> {
         Some(*front)
     }
 
-    pub(crate) fn u8(&mut self) -> Option<u8> {
+    pub(super) fn u8(&mut self) -> Option<u8> {
         self.array().map(u8::from_be_bytes)
     }
 
-    pub(crate) fn u16(&mut self) -> Option<u16> {
+    pub(super) fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Option<u64> {
+    pub(super) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
 
     /// A string of at most 255 bytes.
-    pub(crate) fn short(&mut self) -> Option<&'a [u8]> {
+    pub(super) fn short(&mut self) -> Option<&'a [u8]> {
         let length = self.u8()?;
         self.take(length.into())
     }
 
-    /// A value preceded by its length in four bytes: long strings, tables and arrays.
-    pub(crate) fn long(&mut self) -> Option<&'a [u8]> {
-        let length = self.array().map(u32::from_be_bytes)?;
-        self.take(usize::try_from(length).ok()?)
+    /// A short string as text.
+    pub(super) fn text(&mut self) -> Option<String> {
+        self.short().map(|text| String::from_utf8_lossy(text).into_owned())
+    }
+
+    /// A code and a text, as the server gives a reason.
+    pub(super) fn reason(&mut self) -> Option<String> {
+        Some(format!("{} {}", self.u16()?, self.text()?))
     }
 }

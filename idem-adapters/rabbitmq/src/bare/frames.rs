@@ -13,6 +13,9 @@ pub(super) const BODY: u8 = 3;
 pub(super) const HEARTBEAT: u8 = 8;
 const END: u8 = 0xCE;
 
+/// The only channel of a connection.
+pub(crate) const CHANNEL: u16 = 1;
+
 /// A connection for reading and writing frames.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
@@ -22,9 +25,21 @@ const LIMIT: usize = 16 * 1024 * 1024;
 
 /// Reads the type and the content of the next frame. Not cancel safe.
 pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<(u8, Vec<u8>)> {
-    let mut head = [0; 7];
+    Ok((kind(from).await?, rest(from).await?))
+}
+
+/// Reads the type of the next frame. Cancel safe: it is one byte.
+pub(super) async fn kind(from: &mut (impl AsyncRead + Unpin)) -> io::Result<u8> {
+    let mut kind = [0; 1];
+    from.read_exact(&mut kind).await?;
+    Ok(kind[0])
+}
+
+/// Reads the content of a frame, behind its type. Not cancel safe.
+pub(super) async fn rest(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let mut head = [0; 6];
     from.read_exact(&mut head).await?;
-    let [kind, _, _, a, b, c, d] = head;
+    let [_, _, a, b, c, d] = head;
     let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).map_err(io::Error::other)?;
     if length > LIMIT {
         return Err(unexpected());
@@ -32,7 +47,7 @@ pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<(u8,
     let mut content = vec![0; length + 1];
     from.read_exact(&mut content).await?;
     match content.pop() {
-        Some(END) => Ok((kind, content)),
+        Some(END) => Ok(content),
         _ => Err(unexpected()),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use amq_protocol::auth::Credentials;
 use amq_protocol::protocol::connection::{AMQPMethod, Close, Open, StartOk, TuneOk};
-use amq_protocol::protocol::{AMQPClass, AMQPError, basic, channel, confirm, exchange, parse_class};
+use amq_protocol::protocol::{AMQPClass, AMQPError, channel, confirm, exchange, parse_class};
 use futures_util::AsyncWriteExt;
 use idem_core::Error;
 use lapin::ErrorKind;
@@ -14,12 +14,11 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::{AMQPScheme, AMQPUri};
 use tokio::time::timeout;
 
-use crate::attempts::{Attempt, Attempts};
 use crate::config::Config;
-use crate::error;
+use crate::connection::to_a_host;
+use crate::error::{self, silent};
 
-use super::consumer::{CHANNEL, CONSUMER, Consumer};
-use super::frames::{self, Duplex, unexpected};
+use super::frames::{self, CHANNEL, Duplex, unexpected};
 use super::publisher::Publisher;
 
 /// The time limits from the first packet to the end of the login, and for the close.
@@ -29,9 +28,10 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// The size of the largest frame if the server has no limit: RabbitMQ's default.
 const FRAME_MAX: u32 = 131_072;
 
-/// A logged-in connection. It sends no heartbeats until it has a consumer, so it must be short-lived until then.
+/// A logged-in connection. It sends no heartbeats, and asks for none, unless it publishes. While it keeps messages, the
+/// server's consumer timeout ends it if it is lost.
 pub(crate) struct Bare {
-    stream: Box<dyn Duplex>,
+    pub(super) stream: Box<dyn Duplex>,
     /// The index of the host that it is connected to.
     pub(crate) host: usize,
     /// As the server reports it, for example `4.0.5`.
@@ -46,42 +46,24 @@ impl Bare {
         Self::open_with(config, "connect", 0).await
     }
 
-    /// Connects and subscribes to a queue, with one message at a time.
-    pub(crate) async fn consume(config: &Config, queue: &str, arguments: FieldTable) -> Result<Consumer, Error> {
-        let heartbeat = config.uri.query.heartbeat.unwrap_or_default();
-        let mut bare = Self::open_with(config, queue, heartbeat).await?;
-        let subscribed = timeout(CONNECT, bare.subscribe(queue, arguments)).await.unwrap_or_else(|_| Err(silent()));
-        subscribed.map_err(|source| {
-            error::broker(format!("cannot subscribe to queue `{queue}` on {}", config.address), source)
-        })?;
-        let heartbeat = (heartbeat > 0).then(|| Duration::from_secs(heartbeat.into()));
-        Ok(Consumer::new(bare.stream, heartbeat))
-    }
-
     /// Connects, and opens a channel in confirm mode. Checks that the exchange exists; the default one, whose name is
     /// empty, always does.
     pub(crate) async fn publish(config: &Config, exchange: &str) -> Result<Publisher, Error> {
         let seconds = config.uri.query.heartbeat.unwrap_or_default();
         let mut bare = Self::open_with(config, &format!("exchange {exchange}"), seconds).await?;
-        let opened = timeout(CONNECT, bare.open_confirms(exchange)).await.unwrap_or_else(|_| Err(silent()));
+        let opened = timeout(CONNECT, bare.open_confirms(exchange)).await.unwrap_or_else(|_| Err(silent(CONNECT)));
         opened.map_err(|source| error::exchange(exchange, &config.address, answered(source)))?;
         let heartbeat = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
         Ok(Publisher::new(bare.stream, heartbeat, bare.host, bare.frame_max as usize))
     }
 
     async fn open_with(config: &Config, purpose: &str, heartbeat: u16) -> Result<Self, Error> {
-        let mut attempts = Attempts::new(config).await?;
-        while let Some(Attempt { uri, host }) = attempts.next() {
-            let login = Self::login(config, uri, purpose, heartbeat);
-            match timeout(CONNECT, login).await.unwrap_or_else(|_| Err(silent())) {
-                Ok(bare) => {
-                    attempts.works(host);
-                    return Ok(Self { host, ..bare });
-                }
-                Err(error) => attempts.failed(host, answered(error)),
-            }
-        }
-        Err(attempts.error())
+        let login = |uri| async move {
+            let login = timeout(CONNECT, Self::login(config, uri, purpose, heartbeat)).await;
+            login.unwrap_or_else(|_| Err(silent(CONNECT))).map_err(answered)
+        };
+        let (bare, host, _) = to_a_host(config, login).await?;
+        Ok(Self { host, ..bare })
     }
 
     /// Returns the major version of the server; `None` if it reports none.
@@ -94,14 +76,19 @@ impl Bare {
         let close = Close { reply_code: 200, reply_text: "done".into(), class_id: 0, method_id: 0 };
         let _ = timeout(CLOSE, async {
             self.send(0, AMQPClass::Connection(AMQPMethod::Close(close))).await?;
-            while !matches!(self.method().await?, AMQPClass::Connection(AMQPMethod::CloseOk(_))) {}
+            // As bytes: messages that cannot be parsed may be on their way.
+            while !frames::read(&mut self.stream).await?.1.starts_with(&[0, 10, 0, 51]) {}
             self.stream.close().await
         })
         .await;
     }
 
+    pub(super) fn on(stream: Box<dyn Duplex>) -> Self {
+        Self { stream, host: 0, version: String::new(), frame_max: 0 }
+    }
+
     async fn login(config: &Config, uri: AMQPUri, purpose: &str, heartbeat: u16) -> io::Result<Self> {
-        let mut bare = Self { stream: dial(config, &uri).await?, host: 0, version: String::new(), frame_max: 0 };
+        let mut bare = Self::on(dial(config, &uri).await?);
         bare.stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
         bare.stream.flush().await?;
         let AMQPClass::Connection(AMQPMethod::Start(start)) = bare.method().await? else { return Err(unexpected()) };
@@ -128,28 +115,6 @@ impl Bare {
             AMQPClass::Connection(AMQPMethod::OpenOk(_)) => Ok(bare),
             _ => Err(unexpected()),
         }
-    }
-
-    /// Opens a channel with one consumer and a prefetch of 1.
-    async fn subscribe(&mut self, queue: &str, arguments: FieldTable) -> io::Result<()> {
-        use basic::AMQPMethod::{Consume, ConsumeOk, Qos, QosOk};
-        self.send(CHANNEL, AMQPClass::Channel(channel::AMQPMethod::Open(channel::Open {}))).await?;
-        let AMQPClass::Channel(channel::AMQPMethod::OpenOk(_)) = self.method().await? else { return Err(unexpected()) };
-        let one = basic::Qos { prefetch_count: 1, global: false };
-        self.send(CHANNEL, AMQPClass::Basic(Qos(one))).await?;
-        let AMQPClass::Basic(QosOk(_)) = self.method().await? else { return Err(unexpected()) };
-        let consume = basic::Consume {
-            queue: queue.into(),
-            consumer_tag: CONSUMER.into(),
-            no_local: false,
-            no_ack: false,
-            exclusive: false,
-            nowait: false,
-            arguments,
-        };
-        self.send(CHANNEL, AMQPClass::Basic(Consume(consume))).await?;
-        let AMQPClass::Basic(ConsumeOk(_)) = self.method().await? else { return Err(unexpected()) };
-        Ok(())
     }
 
     /// Opens a channel in confirm mode, after a look at the exchange.
@@ -245,8 +210,4 @@ pub(super) fn answered(error: io::Error) -> lapin::Error {
         Ok(answer) => ErrorKind::ProtocolError(answer).into(),
         Err(error) => error.into(),
     }
-}
-
-fn silent() -> io::Error {
-    io::Error::other(format!("no answer within {} seconds", CONNECT.as_secs()))
 }

@@ -6,7 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::end::End;
+/// Why a connection has ended.
+#[derive(Debug, PartialEq)]
+pub(crate) enum End {
+    /// The server closed the channel, because of one of the messages that were unconfirmed or of their exchange.
+    Refused {
+        code: u16,
+        text: String,
+        /// How many messages were unconfirmed.
+        unconfirmed: usize,
+    },
+    /// The connection was lost or closed.
+    Lost(String),
+}
 
 /// The server's answer to a published message.
 #[derive(Debug, PartialEq)]
@@ -98,9 +110,8 @@ impl Outstanding {
     /// Records that the server returned a message, before it acks it. The server names no tag, so all unconfirmed copies
     /// with this id and routing key are taken for returned. If a queue was bound between two of them, that costs a
     /// duplicate; the other way round, a returned message could look confirmed.
-    pub(super) fn returned(&mut self, id: &[u8], routing_key: &[u8], reason: &str) {
-        let tags = std::str::from_utf8(id).ok().and_then(|id| self.tags.get(id));
-        for tag in tags.into_iter().flatten() {
+    pub(super) fn returned(&mut self, id: &str, routing_key: &[u8], reason: &str) {
+        for tag in self.tags.get(id).into_iter().flatten() {
             if let Some(waiting) = self.waiting.get_mut(tag).filter(|it| it.routing_key.as_bytes() == routing_key) {
                 waiting.returned = Some(reason.to_owned());
             }
@@ -163,8 +174,8 @@ mod tests {
     fn a_returned_message_is_not_stored_and_its_neighbours_are() {
         let mut outstanding = Outstanding::default();
         let mut calls: Vec<_> = ["a", "b", "c"].map(|id| sent(&mut outstanding, id)).into();
-        outstanding.returned(b"b", b"to-b", "NO_ROUTE");
-        outstanding.returned(b"c", b"elsewhere", "NO_ROUTE");
+        outstanding.returned("b", b"to-b", "NO_ROUTE");
+        outstanding.returned("c", b"elsewhere", "NO_ROUTE");
         outstanding.confirm(0, true, true);
         let answers: Vec<_> = calls.iter_mut().filter_map(answer).collect();
         assert_eq!(answers, [Answer::Stored, Answer::Returned("NO_ROUTE".to_owned()), Answer::Stored]);
@@ -176,7 +187,7 @@ mod tests {
         let mut outstanding = Outstanding::default();
         let mut first = sent(&mut outstanding, "a");
         let mut second = sent(&mut outstanding, "a");
-        outstanding.returned(b"a", b"to-a", "NO_ROUTE");
+        outstanding.returned("a", b"to-a", "NO_ROUTE");
         outstanding.confirm(2, true, true);
         let returned = || Some(Answer::Returned("NO_ROUTE".to_owned()));
         assert_eq!((answer(&mut first), answer(&mut second)), (returned(), returned()));

@@ -5,21 +5,22 @@
 //! one: of 20,000 messages, 500 at a time, 2,000 of them unroutable, 9 unroutable ones looked confirmed, and a relay
 //! would have deleted them. Here the id of the returned message decides.
 
+use std::io;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use amq_protocol::protocol::AMQPClass;
+use amq_protocol::protocol::connection::{AMQPMethod, Close};
 use futures_util::io::BufReader;
-use futures_util::{AsyncReadExt, future};
+use futures_util::{AsyncReadExt, AsyncWrite, future};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::confirms;
-use super::end::End;
-use super::frames::Duplex;
-use super::outstanding::{Answer, Unconfirmed, Waiting};
-use super::writes::{self, Write};
+use super::frames::{self, Duplex};
+use super::outstanding::{Answer, End, Unconfirmed, Waiting};
 
 /// The time limit for a close.
 const CLOSE: Duration = Duration::from_secs(5);
@@ -27,6 +28,15 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// How many messages may wait to be written. Further calls keep theirs, so that a call that is dropped frees its message
 /// while the server takes nothing.
 const QUEUED: usize = 64;
+
+/// How many bytes are collected before they are written, unless one message has more.
+const TOGETHER: usize = 256 * 1024;
+
+/// A message to send, or the end.
+enum Write {
+    Message { frames: Vec<u8>, waiting: Waiting },
+    Close,
+}
 
 /// A connection with one channel in confirm mode. It ends with this value, and is never recovered.
 pub(crate) struct Publisher {
@@ -66,11 +76,6 @@ impl Publisher {
     /// Reports whether the connection is open.
     pub(crate) fn is_live(&self) -> bool {
         self.state.end.get().is_none()
-    }
-
-    /// Reports whether no message is unconfirmed, those of dropped calls included.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.state.unconfirmed.lock().count() == 0
     }
 
     /// Reports whether the server has ended the channel because of a message or of the exchange. The host works.
@@ -141,7 +146,7 @@ async fn run(stream: Box<dyn Duplex>, heartbeat: Option<Duration>, mut asked: mp
     let end = {
         let (silence, unconfirmed) = (heartbeat.map(|heartbeat| heartbeat * 2), &state.unconfirmed);
         let reading = pin!(confirms::read(BufReader::new(from), silence, unconfirmed));
-        let writing = pin!(writes::write(to, &mut asked, heartbeat, unconfirmed));
+        let writing = pin!(write(to, &mut asked, heartbeat, unconfirmed));
         match future::select(reading, writing).await {
             future::Either::Left((end, _)) => end,
             future::Either::Right((Ok(()), _)) => End::Lost("the connection was closed".to_owned()),
@@ -152,15 +157,56 @@ async fn run(stream: Box<dyn Duplex>, heartbeat: Option<Duration>, mut asked: mp
     let _ = state.end.set(Arc::new(end));
 }
 
+/// Sends what is asked for, and heartbeats when idle. The order of writing is that of the delivery tags.
+async fn write(
+    mut to: impl AsyncWrite + Unpin,
+    asked: &mut mpsc::Receiver<Write>,
+    heartbeat: Option<Duration>,
+    unconfirmed: &Unconfirmed,
+) -> io::Result<()> {
+    loop {
+        let received = match heartbeat {
+            Some(heartbeat) => timeout(heartbeat / 2, asked.recv()).await,
+            None => Ok(asked.recv().await),
+        };
+        let mut bytes = Vec::new();
+        match received {
+            Ok(Some(next)) => append(&mut bytes, next, unconfirmed)?,
+            Ok(None) => return Ok(()),
+            Err(_) => bytes = frames::heartbeat()?,
+        }
+        while bytes.len() < TOGETHER
+            && let Ok(next) = asked.try_recv()
+        {
+            append(&mut bytes, next, unconfirmed)?;
+        }
+        frames::write(&mut to, &bytes).await?;
+    }
+}
+
+fn append(bytes: &mut Vec<u8>, write: Write, unconfirmed: &Unconfirmed) -> io::Result<()> {
+    match write {
+        // A call that was dropped before its message was sent.
+        Write::Message { waiting, .. } if waiting.answer.is_closed() => {}
+        Write::Message { mut frames, waiting } => {
+            unconfirmed.lock().push(waiting);
+            bytes.append(&mut frames);
+        }
+        Write::Close => {
+            let close = Close { reply_code: 200, reply_text: "done".into(), class_id: 0, method_id: 0 };
+            bytes.append(&mut frames::method(0, &AMQPClass::Connection(AMQPMethod::Close(close)))?);
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io;
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
-    use amq_protocol::protocol::AMQPClass;
-    use amq_protocol::protocol::channel::{AMQPMethod, Close};
-    use futures_util::{AsyncRead, AsyncWrite, StreamExt, TryStreamExt, stream};
+    use amq_protocol::protocol::channel;
+    use futures_util::{AsyncRead, StreamExt, TryStreamExt, stream};
 
     use super::*;
     use crate::bare::{CHANNEL, method};
@@ -213,15 +259,15 @@ mod tests {
     #[tokio::test]
     async fn a_message_that_was_not_sent_is_not_the_refused_one() {
         let (say, publisher) = deaf();
-        let close = Close { reply_code: 406, reply_text: "no".into(), class_id: 60, method_id: 40 };
-        let close = method(CHANNEL, &AMQPClass::Channel(AMQPMethod::Close(close))).unwrap();
+        let close = channel::Close { reply_code: 406, reply_text: "no".into(), class_id: 60, method_id: 40 };
+        let close = method(CHANNEL, &AMQPClass::Channel(channel::AMQPMethod::Close(close))).unwrap();
         let refusing = async {
-            while publisher.is_idle() {
+            while publisher.state.unconfirmed.lock().count() == 0 {
                 tokio::task::yield_now().await;
             }
             say.send(close).unwrap();
         };
-        let (sent, waits) = (publisher.publish(encoded(1, writes::TOGETHER)), publisher.publish(encoded(2, 1)));
+        let (sent, waits) = (publisher.publish(encoded(1, TOGETHER)), publisher.publish(encoded(2, 1)));
         let (sent, waits, ()) = tokio::join!(sent, waits, refusing);
         assert_eq!(*sent.unwrap_err(), End::Refused { code: 406, text: "no".to_owned(), unconfirmed: 1 });
         assert!(matches!(*waits.unwrap_err(), End::Lost(_)));

@@ -10,9 +10,7 @@ use crate::common::{World, next, subscribe_options};
 /// Publishes messages with the numbers from 0 on, and returns their deliveries, which have the tags from 1 on.
 async fn deliveries(world: &World, queue: &mut Queue, count: usize) -> Vec<(Delivery, RabbitMqAcker)> {
     let mut deliveries = Vec::new();
-    for n in 0..count {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..count).await;
     for n in 0..count {
         let delivery = next(queue).await;
         assert_eq!(delivery.0.payload(), &n.to_string());

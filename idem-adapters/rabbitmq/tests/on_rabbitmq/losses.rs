@@ -8,29 +8,10 @@ use idem_core::{Acker, Settled, Source};
 use idem_rabbitmq::RabbitMq;
 
 #[tokio::test]
-async fn a_cut_connection_fails_next_and_opens_again() {
-    let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
-    let mut queue = world.open_through(&relay, 4).await;
-    relay.refuse(true);
-    let error = loss(&mut queue).await;
-    assert!(error.to_string().contains(&world.queue), "{error}");
-    loss(&mut queue).await;
-    let error = queue.subscribe(subscribe_options(4)).await.unwrap_err();
-    assert!(texts(error.as_ref()).contains("check that the server runs"), "{error}");
-    relay.refuse(false);
-    queue.subscribe(subscribe_options(4)).await.unwrap();
-    world.publish("x").await;
-    assert_eq!(next(&mut queue).await.0.payload(), "x");
-}
-
-#[tokio::test]
 async fn deliveries_buffered_before_the_loss_are_not_delivered() {
     let Some(world) = World::new().await else { return };
     let relay = Relay::start(&world.url).await;
-    for n in 0..5 {
-        world.publish(n.to_string()).await;
-    }
+    world.publish_each(0..5).await;
     let mut queue = world.open_through(&relay, 5).await;
     let _first = next(&mut queue).await;
     world.until_ready(0).await;

@@ -70,10 +70,9 @@ async fn each_queue_has_its_own_prefetch_and_they_take_turns() {
     two.until_ready(12 - of_two as u32).await;
 }
 
-/// lapin closes the connection of all queues at a message that it cannot parse. None of their messages is lost or
-/// returned again.
+/// lapin closes the connection of all queues at a message that it cannot parse, and each queue is then read once without it.
 #[tokio::test]
-async fn an_unreadable_message_of_one_queue_costs_those_of_the_others_one_return() {
+async fn an_unreadable_message_of_one_queue_costs_those_of_the_others_two_returns() {
     let Some((one, two)) = worlds().await else { return };
     let mut queue = both(&one.rabbit().await, &one, &two).await;
     queue.subscribe(subscribe_options(4)).await.unwrap();
@@ -96,7 +95,7 @@ async fn an_unreadable_message_of_one_queue_costs_those_of_the_others_one_return
         let (delivery, acker) = next(&mut queue).await;
         let text = String::from_utf8(delivery.payload().to_vec()).unwrap();
         assert_eq!(delivery.unrepresentable().is_some(), text == "bad");
-        assert!(delivery.delivery_count().unwrap_or(0) <= 1, "{delivery:?}");
+        assert!(delivery.delivery_count().unwrap_or(0) <= 2, "{delivery:?}");
         assert!(text == "bad" || text.starts_with(if delivery.source() == one.queue { "one" } else { "two" }));
         assert!(seen.insert(text), "it came twice: {delivery:?}");
         acker.ack().await.unwrap();

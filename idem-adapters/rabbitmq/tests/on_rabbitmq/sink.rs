@@ -1,7 +1,5 @@
 //! The conformance suite for sinks, on an exchange of RabbitMQ, and what only RabbitMQ has.
 
-use std::time::Duration;
-
 use crate::common;
 use crate::common::relay::Relay;
 use idem_conformance::sink::{World, message, publish};
@@ -145,34 +143,6 @@ async fn a_full_queue_is_a_failure_of_the_broker() {
     };
     let error = timeout(common::LONG, refused).await.unwrap();
     assert!(matches!(error, SinkError::Broker(_)) && error.to_string().contains(&world.queue), "{error}");
-    sink.close().await;
-}
-
-/// Calls that find the connection lost share the next one.
-#[tokio::test]
-async fn calls_share_one_new_connection() {
-    let Some(world) = OneExchange::make().await else { return };
-    let sink = world.sink().await;
-    sink.open().await.unwrap();
-    let before = world.relay.connections();
-    world.relay.refuse(true);
-    let refused = async {
-        while publish(&sink, &message("orders.paid")).await.is_ok() {
-            tokio::task::yield_now().await;
-        }
-        let messages: Vec<_> = (0..200).map(|_| message("orders.paid")).collect();
-        futures_util::future::join_all(messages.iter().map(|message| publish(&sink, message))).await
-    };
-    let started = std::time::Instant::now();
-    let refused = timeout(common::LONG, refused).await.unwrap();
-    assert!(refused.iter().all(|result| matches!(result, Err(SinkError::Broker(_)))), "{refused:?}");
-    assert!(started.elapsed() < Duration::from_secs(10), "they connect one after the other");
-    world.relay.refuse(false);
-    let messages: Vec<_> = (0..200).map(|_| message("orders.paid")).collect();
-    for result in futures_util::future::join_all(messages.iter().map(|message| publish(&sink, message))).await {
-        result.unwrap();
-    }
-    assert_eq!(world.relay.connections(), before + 1);
     sink.close().await;
 }
 

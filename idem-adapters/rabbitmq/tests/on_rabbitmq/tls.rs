@@ -1,16 +1,40 @@
 //! Which certificates TLS accepts.
 
 use crate::common;
-use crate::common::certificates::{Authority, Certificate, authority as ca, named, run_out, server};
 use crate::common::{subscribe_options, url};
-use idem_conformance::authority;
-use idem_conformance::texts;
+use idem_conformance::certificates::{self, Authority, acceptor, certificate, named, run_out};
+use idem_conformance::{authority, texts};
 use idem_core::{Error, Source};
 use idem_rabbitmq::RabbitMq;
 use idem_services::Secure;
-use rcgen::KeyPair;
+use rcgen::{CertificateParams, KeyPair};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 
 const SENTINEL: &str = "s3ntinel";
+
+fn ca() -> Authority {
+    certificates::authority("a private CA")
+}
+
+/// Runs a TLS server with such a certificate that forwards everything to `target`. With `clients`, it requires a client
+/// certificate from that authority.
+async fn server(ca: &Authority, params: CertificateParams, clients: Option<&Authority>, target: String) -> u16 {
+    let acceptor = acceptor(ca, params, clients);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (acceptor, target) = (acceptor.clone(), target.clone());
+            tokio::spawn(async move {
+                let Ok(mut client) = acceptor.accept(client).await else { return };
+                let mut server = TcpStream::connect(target).await.unwrap();
+                let _ = copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    port
+}
 
 async fn refused(port: u16, pem: Option<String>, why: &str) {
     let options = RabbitMq::options(format!("amqps://u:{SENTINEL}@localhost:{port}/%2f"));
@@ -55,7 +79,7 @@ async fn a_server_with_a_certificate_for_another_name_is_refused() {
 #[tokio::test]
 async fn a_server_with_a_certificate_that_has_run_out_is_refused() {
     let ca = ca();
-    let port = server(&ca, run_out(named("localhost")), None, String::new()).await;
+    let port = server(&ca, run_out("localhost"), None, String::new()).await;
     refused(port, Some(ca.pem()), "expired").await;
 }
 
@@ -90,9 +114,9 @@ async fn asking(url: &str, ca: &Authority, clients: &Authority) -> String {
 async fn a_certificate_is_sent_with_the_password_if_the_url_has_one() {
     let Some(url) = url() else { return };
     let (servers, clients) = (ca(), ca());
-    let client = Certificate::of(&clients, named("billing"));
+    let (client, key) = certificate(&clients, named("billing"));
     let url = asking(&url, &servers, &clients).await;
-    let options = RabbitMq::options(url).tls_ca(servers.pem()).tls_identity(client.pem(), client.key_pem());
+    let options = RabbitMq::options(url).tls_ca(servers.pem()).tls_identity(client, key);
     let rabbit = options.connect().await.unwrap();
     // The connection that reads the server's version presents it too.
     let world = common::World::new().await.unwrap();
@@ -104,13 +128,13 @@ async fn a_server_that_does_not_take_the_certificate_is_named_with_the_cure() {
     let Some(url) = url() else { return };
     let (servers, clients, others) = (ca(), ca(), ca());
     let url = asking(&url, &servers, &clients).await;
-    let of_another = Certificate::of(&others, named("billing"));
-    let expired = Certificate::of(&clients, run_out(named("billing")));
+    let of_another = certificate(&others, named("billing"));
+    let expired = certificate(&clients, run_out("billing"));
     for client in [None, Some(of_another), Some(expired)] {
         let options = RabbitMq::options(&url).tls_ca(servers.pem());
         let (options, key) = match client {
             None => (options, SENTINEL.to_owned()),
-            Some(client) => (options.tls_identity(client.pem(), client.key_pem()), client.key_pem()),
+            Some((client, key)) => (options.tls_identity(client, key.clone()), key),
         };
         let error = options.connect().await.unwrap_err();
         let said = texts(&error);
@@ -123,21 +147,22 @@ async fn a_server_that_does_not_take_the_certificate_is_named_with_the_cure() {
 #[tokio::test]
 async fn a_certificate_without_its_key_is_refused_and_the_key_is_not_shown() {
     let ca = ca();
-    let (one, other) = (Certificate::of(&ca, named("billing")), Certificate::of(&ca, named("billing")));
-    let damaged = one.key_pem().replacen("PRIVATE KEY", "SECRET", 2);
+    let ((one, own), (_, other)) = (certificate(&ca, named("billing")), certificate(&ca, named("billing")));
+    let damaged = own.replacen("PRIVATE KEY", "SECRET", 2);
     for (chain, key, expected) in [
-        (one.pem(), other.key_pem(), "TLS cannot be set up"),
-        (one.pem(), damaged, "BEGIN PRIVATE KEY"),
-        (one.key_pem(), one.key_pem(), "BEGIN CERTIFICATE"),
+        (&one, &other, "TLS cannot be set up"),
+        (&one, &damaged, "BEGIN PRIVATE KEY"),
+        (&own, &own, "BEGIN CERTIFICATE"),
     ] {
-        let options = RabbitMq::options("amqps://localhost").tls_ca(ca.pem()).tls_identity(chain, key.clone());
+        let options =
+            RabbitMq::options("amqps://localhost").tls_ca(ca.pem()).tls_identity(chain.as_str(), key.as_str());
         let error = options.connect().await.unwrap_err();
         let said = texts(&error);
         assert!(matches!(&error, Error::Config(text) if text.contains(expected)), "{said}");
         let secret = key.lines().nth(1).unwrap();
         assert!(!said.contains(secret), "{said}");
     }
-    let plain = RabbitMq::options("amqp://localhost").tls_identity(one.pem(), one.key_pem()).connect().await;
+    let plain = RabbitMq::options("amqp://localhost").tls_identity(one, own).connect().await;
     assert!(matches!(&plain, Err(Error::Config(text)) if text.contains("amqps://")), "{plain:?}");
 }
 
@@ -147,21 +172,20 @@ async fn a_certificate_without_its_key_is_refused_and_the_key_is_not_shown() {
 async fn a_certificate_is_the_login_if_the_url_names_no_user() {
     let Some(_) = url() else { return };
     let (servers, clients) = (ca(), ca());
-    let server = Certificate::of(&servers, named("localhost"));
-    let (authority, certificate, key) = (clients.pem(), server.pem(), server.key_pem());
+    let (authority, (chain, key)) = (clients.pem(), certificate(&servers, named("localhost")));
     let started = tokio::task::spawn_blocking(move || {
         idem_services::RabbitMq::start_secure(Secure {
             authority: &authority,
-            certificate: &certificate,
+            certificate: &chain,
             key: &key,
             user: "billing",
         })
     });
     let instance = started.await.unwrap().unwrap();
     let connect = async |name: &str| {
-        let client = Certificate::of(&clients, named(name));
+        let (client, key) = certificate(&clients, named(name));
         let options = RabbitMq::options(instance.url()).tls_ca(servers.pem());
-        options.tls_identity(client.pem(), client.key_pem()).connect().await
+        options.tls_identity(client, key).connect().await
     };
     let mut queue = connect("billing").await.unwrap().declare("orders").await.unwrap();
     queue.subscribe(subscribe_options(1)).await.unwrap();

@@ -1,3 +1,5 @@
+use uuid::Uuid;
+
 use super::*;
 use crate::Outgoing;
 
@@ -52,12 +54,12 @@ async fn of_a_key_with_many_messages_some_are_kept_and_the_rest_is_read_when_hal
         assert_eq!((keys(&mut queue), queue.advance(id)), (None, Some(id + 1)), "{id}");
     }
     assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 102)));
-    queue.covered(&key("k"), Some(Some(151)));
+    queue.covered(&key("k"), Some(152));
     assert!(add(&mut queue, 102..=151, "k").is_empty() && queue.settle(&key("k")).is_empty());
     assert_eq!(queue.left_out().len(), 1, "there may be more");
     advance(&mut queue, 51..=101);
     assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 152)));
-    queue.covered(&key("k"), Some(None));
+    queue.covered(&key("k"), None);
     queue.settle(&key("k"));
     assert!(queue.left_out().is_empty());
     advance(&mut queue, 102..=151);
@@ -70,7 +72,7 @@ async fn what_waits_for_its_next_attempt_keeps_its_key_and_only_its_id() {
     add(&mut queue, 1..=3, "k");
     queue.park_refused(1, now, Duration::from_secs(1));
     assert_eq!(queue.known(0, 9), [1]);
-    assert_eq!((queue.bytes, queue.parked, queue.behind), (0, 1, 0));
+    assert_eq!((queue.bytes, queue.parked, queue.kept()), (0, 1, 0));
     assert_eq!(keys(&mut queue), None, "it waits for its head");
     assert!(add(&mut queue, [4], "k").is_empty());
     queue.wake_due(now, 0);
@@ -89,7 +91,7 @@ async fn a_read_that_runs_brings_nothing_behind_what_was_forgotten_since() {
     assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 102)));
     // 61 is refused while the read runs, and those behind it are forgotten.
     queue.park_refused(61, now, Duration::ZERO);
-    queue.covered(&key("k"), Some(None));
+    queue.covered(&key("k"), None);
     assert!(add(&mut queue, 102..=150, "k").is_empty(), "62 is in front of them");
     queue.settle(&key("k"));
     queue.forget(61);
@@ -97,26 +99,14 @@ async fn a_read_that_runs_brings_nothing_behind_what_was_forgotten_since() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_committed_late_is_kept_in_its_place() {
+async fn a_message_that_is_committed_late_is_read_with_those_that_are_not_kept() {
     let mut queue = Queue::new(1000);
     add(&mut queue, 10..=200, "k");
     assert!(add(&mut queue, [5], "k").is_empty());
-    assert_eq!((queue.advance(10), queue.known(0, 999).len()), (Some(5), MANY + 1), "the last one has made room");
+    assert_eq!((queue.advance(10), queue.known(0, 999).len()), (Some(11), MANY + 1), "it did not wait for these");
     queue.left_out_from(&key("k"), 3);
-    advance(&mut queue, std::iter::once(5).chain(11..70));
+    advance(&mut queue, 11..70);
     assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 3)));
-}
-
-#[tokio::test]
-async fn what_was_committed_late_goes_in_front_of_a_message_that_has_waited() {
-    let (mut queue, now) = (Queue::new(1000), Instant::now());
-    add(&mut queue, [10], "k");
-    add(&mut queue, [5], "k");
-    queue.park_refused(10, now, Duration::ZERO);
-    queue.wake_due(now, 0);
-    assert_eq!((queue.take_due(9), keys(&mut queue)), (vec![], Some((vec!["k".to_owned()], 5))));
-    queue.covered(&key("k"), Some(None));
-    assert_eq!(add(&mut queue, [5, 10], "k"), [5]);
 }
 
 #[tokio::test]
@@ -127,22 +117,10 @@ async fn the_more_is_here_the_fewer_messages_of_a_key_are_kept() {
     assert_eq!(queue.keys[&key("l")[0]].waiting.len(), FEW);
     let mut queue = Queue::new(200);
     for id in 0..80 {
-        queue.add(sized(id, Some("large"), LARGE), Instant::now());
+        queue.add(sized(id, Some("large"), 1024 * 1024), Instant::now());
     }
-    assert!(queue.keys[&key("large")[0]].waiting.len() <= 33, "up to half of the bytes, and then one");
+    assert!(queue.keys[&key("large")[0]].waiting.len() <= 33, "up to half of the bytes, and then no more");
     assert!(!queue.is_full(1000));
-}
-
-#[tokio::test]
-async fn a_message_whose_time_has_come_is_waited_for_no_more() {
-    let (mut queue, now) = (Queue::new(1000), Instant::now());
-    for id in [1, 2] {
-        queue.add(row(id, None), now);
-    }
-    let [first, second] = [1, 2].map(|seconds| now + Duration::from_secs(seconds));
-    queue.park_refused(1, now, first - now);
-    queue.park_unanswered(2, second);
-    assert_eq!([now, first, second].map(|now| queue.next_due(now)), [Some(first), Some(second), None]);
 }
 
 #[tokio::test]
@@ -150,7 +128,7 @@ async fn messages_without_an_answer_are_woken_as_far_as_there_are_slots() {
     let (mut queue, now) = (Queue::new(1000), Instant::now());
     for id in 1..=5 {
         queue.add(row(id, None), now);
-        assert_eq!(queue.count_try(id), 1);
+        assert_eq!(queue.count_try(id, true), 1);
         queue.park_unanswered(id, now);
     }
     queue.wake_due(now, 2);
@@ -171,6 +149,25 @@ async fn keys_are_read_for_in_their_turn_and_together_if_nothing_is_in_front_of_
     let (both, from) = keys(&mut queue).unwrap();
     assert!(both == ["b", "c"] && from > 100, "{both:?} {from}");
     assert_eq!(keys(&mut queue).unwrap().0, ["a"]);
+}
+
+#[tokio::test]
+async fn a_key_that_a_read_has_not_reached_is_not_searched_for_in_the_backlog_in_front_of_it() {
+    let mut queue = Queue::new(1000);
+    add(&mut queue, 1..=300, "a");
+    add(&mut queue, 1001..=1300, "b");
+    advance(&mut queue, (1..=51).chain(1001..=1051));
+    let both = || [key("a"), key("b")].concat();
+    assert_eq!(keys(&mut queue), Some((vec!["a".to_owned(), "b".to_owned()], 102)));
+    advance(&mut queue, 1052..=1101);
+    queue.covered(&both(), Some(202));
+    add(&mut queue, 102..=201, "a");
+    queue.settle(&both());
+    assert_eq!(keys(&mut queue), Some((vec!["b".to_owned()], 1102)));
+    // That read has failed.
+    queue.covered(&key("b"), Some(1));
+    queue.settle(&key("b"));
+    assert_eq!(keys(&mut queue), Some((vec!["b".to_owned()], 1102)));
 }
 
 #[tokio::test]

@@ -85,9 +85,43 @@ async fn a_key_that_was_handed_to_a_dropped_waiter_goes_on_to_the_next() {
     assert!(poll!(second.as_mut()).is_pending());
     assert!(poll!(third.as_mut()).is_pending());
     drop(first);
-    assert!(queue.first_place("a").is_none(), "the key belongs to the second");
+    assert!(!queue.place("a").is_first(), "the key belongs to the second");
     assert!(poll!(third.as_mut()).is_pending());
     drop(second);
     drop(third.await);
     assert!(queue.0.queues.lock().is_empty());
+}
+
+#[test]
+fn a_copy_that_waited_keeps_its_place_before_the_copies_behind_it() {
+    let (queue, mut copy) = (KeyQueue::default(), KeyTickets::default());
+    let running = queue.place("a");
+    assert!(!copy.take(&queue, ["a"]));
+    let behind = queue.place("a");
+    drop(running);
+    assert!(copy.turn().now_or_never().is_some());
+
+    // It starts over, and does not queue again behind the other copy.
+    assert!(copy.take(&queue, ["a"]) && !behind.is_first());
+    copy.clear();
+    assert!(behind.is_first());
+}
+
+#[test]
+fn a_copy_for_several_handlers_keeps_the_places_before_the_one_it_waits_for() {
+    let (queue, mut copy) = (KeyQueue::default(), KeyTickets::default());
+    let running = queue.place("b");
+    assert!(!copy.take(&queue, ["a", "b", "c"]));
+    let behind = queue.place("a");
+    drop(running);
+    assert!(copy.turn().now_or_never().is_some() && copy.take(&queue, ["a", "b", "c"]));
+    assert!(!behind.is_first() && !queue.place("c").is_first());
+}
+
+#[test]
+fn a_delivery_whose_key_differs_from_one_decoding_to_the_next_waits_for_one_key_only() {
+    let (queue, mut one, mut other) = (KeyQueue::default(), KeyTickets::default(), KeyTickets::default());
+    assert!(one.take(&queue, ["a"]) && other.take(&queue, ["b"]));
+    assert!(!one.take(&queue, ["b"]));
+    assert!(other.take(&queue, ["a"]), "they would wait for each other without end");
 }

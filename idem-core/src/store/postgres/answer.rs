@@ -6,6 +6,9 @@ use sqlx::postgres::{PgDatabaseError, PgSeverity};
 use crate::BoxError;
 use crate::store::{ErrorClass, StoreError};
 
+use super::commit::CHANGED;
+use super::local_sql::RACED;
+
 /// Why a statement has no result.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -29,9 +32,12 @@ impl Failure {
         matches!(self, Self::Refused(error) if error.message().contains(text))
     }
 
-    /// Returns whether other transactions caused the failure. Such a failure does not put the session in doubt.
+    /// Returns whether the failure does not put the session in doubt: other transactions caused it, or an error of the handler
+    /// before it, which has aborted the transaction; or the guard has found a setting that ends with the transaction. A batch is
+    /// halved for that until each message is alone, and each half would cost a login.
     pub(super) fn is_ordinary(&self) -> bool {
-        matches!(self.code(), Some("55P03" | "40001" | "40P01" | "23505"))
+        matches!(self.code(), Some("55P03" | "40001" | "40P01" | "23505" | "25P02"))
+            || [CHANGED, RACED].iter().any(|text| self.says(text))
     }
 
     /// Returns whether the session is outdated.

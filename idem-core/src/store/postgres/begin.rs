@@ -38,13 +38,6 @@ impl Isolation {
     }
 }
 
-/// Sets the limits of a transaction, and returns its id. Prepared once per connection: one statement costs the server less than
-/// one for each limit. `set_config` returns no null, so that all are evaluated.
-pub(super) const PREPARE: &str = "PREPARE idem_begin (text, text, text) AS SELECT pg_catalog.pg_current_xact_id()::text
-         WHERE pg_catalog.set_config('lock_timeout', $1, true) IS NOT NULL
-           AND pg_catalog.set_config('statement_timeout', $2, true) IS NOT NULL
-           AND pg_catalog.set_config('idle_in_transaction_session_timeout', $3, true) IS NOT NULL";
-
 /// The kind of connections of a store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
@@ -73,13 +66,8 @@ pub(super) fn text(isolation: Isolation, session: &Session, kind: Kind, handler_
 /// logged in. The last row of the answer has the transaction id, which it also assigns: otherwise a handler that has written
 /// nothing and runs COMMIT could not be told from one that has not run it.
 pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
-    let (begin, lock_timeout) = (kind.isolation.begin(), &session.lock_timeout);
-    if kind.pooled {
-        let limits = limits(session, kind, handler_timeout, lock_timeout);
-        return format!("{begin}; {limits} SELECT pg_catalog.pg_current_xact_id()::text");
-    }
-    let (statement_timeout, idle) = (statement_timeout(session, handler_timeout), idle_timeout(handler_timeout));
-    format!("{begin}; EXECUTE idem_begin('{lock_timeout}', '{statement_timeout}', '{idle}')")
+    let limits = limits(session, kind, handler_timeout, &session.lock_timeout);
+    format!("{}; {limits} SELECT pg_catalog.pg_current_xact_id()::text", kind.isolation.begin())
 }
 
 /// Returns the statements that set the limits of a transaction. `lock_timeout` is a number of milliseconds, or has a unit.
@@ -88,7 +76,7 @@ pub(super) fn limits(session: &Session, kind: Kind, handler_timeout: Duration, l
         "SET LOCAL lock_timeout = '{lock_timeout}'; SET LOCAL statement_timeout = {}; \
          SET LOCAL idle_in_transaction_session_timeout = {};",
         statement_timeout(session, handler_timeout),
-        idle_timeout(handler_timeout),
+        millis(handler_timeout.saturating_add(MARGIN)),
     );
     if kind.pooled {
         text += &session.pooled();
@@ -104,10 +92,6 @@ fn statement_timeout(session: &Session, handler_timeout: Duration) -> u64 {
         0 => millis(handler_timeout),
         set => set.min(millis(handler_timeout)),
     }
-}
-
-fn idle_timeout(handler_timeout: Duration) -> u64 {
-    millis(handler_timeout.saturating_add(MARGIN))
 }
 
 /// Shorter than the statement timeout; otherwise a claim that waits for a lock would look like a slow server.

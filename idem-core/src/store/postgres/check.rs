@@ -34,7 +34,7 @@ pub(super) async fn server(
     let rows = connection.text(asked).await.map_err(unclear)?;
     let Some(row) = rows.first() else { return Ok(clock) };
     let read = sqlx::FromRow::from_row(row).map_err(|error| unclear(Failure::from(error)));
-    let (fsync, full_page_writes, standby, has_policies, now, is_pooler, encoding): (_, _, _, bool, f64, bool, _) =
+    let (fsync, full_page_writes, is_standby, has_policies, now, is_pooler, encoding): (_, _, _, bool, f64, bool, _) =
         read?;
     // Nothing is prepared in a new session.
     if !connection.is_pooled() && is_pooler {
@@ -44,10 +44,7 @@ pub(super) async fn server(
                 .to_owned(),
         ));
     }
-    let synchronous_commit = connection.session().synchronous_commit.clone();
-    let version = connection.session().version;
-    let settings = Settings { version, standby, fsync, full_page_writes, synchronous_commit, encoding };
-    if let Some(why) = settings.impossible() {
+    if let Some(why) = impossible(connection.ready.session.version, is_standby, encoding) {
         return Err(Error::Config(why));
     }
     // Its policies may read a setting (a tenant), which a handler of a batch must not inherit from the one before it.
@@ -55,7 +52,8 @@ pub(super) async fn server(
         protect_tenants(connection);
     }
     clock.ahead(begun, Duration::try_from_secs_f64(now).unwrap_or_default());
-    settings.unsafe_ones().into_iter().try_for_each(|why| reject_or_warn(why, allow_unsafe)).map(|()| clock)
+    let unsafe_ones = unsafe_ones(fsync, full_page_writes, &connection.ready.session.synchronous_commit);
+    unsafe_ones.into_iter().try_for_each(|why| reject_or_warn(why, allow_unsafe)).map(|()| clock)
 }
 
 /// Resets the settings between the messages of a batch. Behind a pooler that would also remove what the pooler has set, which
@@ -104,84 +102,57 @@ pub(super) fn reject_or_warn(why: String, allow_unsafe: bool) -> Result<(), Erro
     Err(Error::Config(format!("{why}; or accept the loss of messages with `.allow_unsafe_durability()`")))
 }
 
-/// The server's settings.
-struct Settings {
-    version: i32,
-    standby: bool,
-    fsync: String,
-    full_page_writes: String,
-    synchronous_commit: String,
-    encoding: String,
+/// Returns the reason if the server cannot be used.
+fn impossible(version: i32, is_standby: bool, encoding: &str) -> Option<String> {
+    if version < 150_000 {
+        let major = version / 10_000;
+        return Some(format!("the server is PostgreSQL {major}, and idem needs 15 or newer: upgrade the server"));
+    }
+    if is_standby {
+        return Some("the server is a standby, which takes no writes: connect to the primary".to_owned());
+    }
+    (encoding != "UTF8").then(|| {
+        format!(
+            "the encoding of the database is {encoding}, in which not every error and header can be stored: use a database that was \
+             created with ENCODING 'UTF8'"
+        )
+    })
 }
 
-impl Settings {
-    /// Returns the reason if the server cannot be used.
-    fn impossible(&self) -> Option<String> {
-        if self.version < 150_000 {
-            let major = self.version / 10_000;
-            return Some(format!("the server is PostgreSQL {major}, and idem needs 15 or newer: upgrade the server"));
-        }
-        if self.standby {
-            return Some("the server is a standby, which takes no writes: connect to the primary".to_owned());
-        }
-        (self.encoding != "UTF8").then(|| {
-            format!(
-                "the encoding of the database is {}, in which not every error and header can be stored: use a database that was \
-                 created with ENCODING 'UTF8'",
-                self.encoding
-            )
-        })
-    }
-
-    /// Returns the settings that may lose a reported commit (PostgreSQL manual, 20.5.1), each with its fix.
-    fn unsafe_ones(&self) -> Vec<String> {
-        let mut found = Vec::new();
-        for (name, value) in [("fsync", &self.fsync), ("full_page_writes", &self.full_page_writes)] {
-            if value == "off" {
-                found.push(format!(
-                    "{name} is off, which loses reported commits: set {name} = on in postgresql.conf and reload"
-                ));
-            }
-        }
-        if self.synchronous_commit == "off" {
-            found.push(
-                "synchronous_commit is off, which loses reported commits: set it to on, and look for ALTER ROLE .. SET and \
-                 ALTER DATABASE .. SET, which override postgresql.conf (ALTER ROLE .. RESET synchronous_commit)"
-                    .to_owned(),
-            );
-        }
-        found
-    }
+/// Returns the settings that may lose a reported commit (PostgreSQL manual, 20.5.1), each with its fix.
+fn unsafe_ones(fsync: &str, full_page_writes: &str, synchronous_commit: &str) -> Vec<String> {
+    let of_files =
+        [("fsync", fsync), ("full_page_writes", full_page_writes)].into_iter().filter(|(_, value)| *value == "off");
+    let of_files = of_files.map(|(name, _)| {
+        format!("{name} is off, which loses reported commits: set {name} = on in postgresql.conf and reload")
+    });
+    let of_commits = (synchronous_commit == "off").then(|| {
+        "synchronous_commit is off, which loses reported commits: set it to on, and look for ALTER ROLE .. SET and \
+         ALTER DATABASE .. SET, which override postgresql.conf (ALTER ROLE .. RESET synchronous_commit)"
+            .to_owned()
+    });
+    of_files.chain(of_commits).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Settings;
-
-    fn sound() -> Settings {
-        let on = || "on".to_owned();
-        let (fsync, full_page_writes, synchronous_commit) = (on(), on(), on());
-        let encoding = "UTF8".to_owned();
-        Settings { version: 150_018, standby: false, fsync, full_page_writes, synchronous_commit, encoding }
-    }
+    use super::{impossible, unsafe_ones};
 
     #[test]
     fn a_sound_server_is_accepted() {
-        assert!(sound().impossible().is_none());
-        assert!(sound().unsafe_ones().is_empty());
-        assert!(Settings { synchronous_commit: "local".into(), ..sound() }.unsafe_ones().is_empty());
+        assert_eq!(impossible(150_018, false, "UTF8"), None);
+        for synchronous_commit in ["on", "local"] {
+            assert!(unsafe_ones("on", "on", synchronous_commit).is_empty());
+        }
     }
 
     #[test]
     fn each_unsafe_setting_is_named() {
-        let off = || "off".to_owned();
-        let unsafe_ones = [
-            ("fsync", Settings { fsync: off(), ..sound() }),
-            ("full_page_writes", Settings { full_page_writes: off(), ..sound() }),
-            ("synchronous_commit", Settings { synchronous_commit: off(), ..sound() }),
-        ];
-        for (name, settings) in unsafe_ones {
-            let found = settings.unsafe_ones();
+        for (name, found) in [
+            ("fsync", unsafe_ones("off", "on", "on")),
+            ("full_page_writes", unsafe_ones("on", "off", "on")),
+            ("synchronous_commit", unsafe_ones("on", "on", "off")),
+        ] {
             assert_eq!(found.len(), 1);
             assert!(found[0].starts_with(name), "{found:?}");
         }
@@ -189,11 +160,11 @@ mod tests {
 
     #[test]
     fn an_old_server_a_standby_and_another_encoding_cannot_be_used() {
-        let old = Settings { version: 140_019, ..sound() }.impossible().unwrap();
+        let old = impossible(140_019, false, "UTF8").unwrap();
         assert!(old.contains("PostgreSQL 14") && old.contains("upgrade"), "{old}");
-        let standby = Settings { standby: true, ..sound() }.impossible().unwrap();
+        let standby = impossible(150_018, true, "UTF8").unwrap();
         assert!(standby.contains("primary"), "{standby}");
-        let latin = Settings { encoding: "LATIN1".to_owned(), ..sound() }.impossible().unwrap();
+        let latin = impossible(150_018, false, "LATIN1").unwrap();
         assert!(latin.contains("LATIN1") && latin.contains("ENCODING 'UTF8'"), "{latin}");
     }
 }

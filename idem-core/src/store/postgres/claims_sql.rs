@@ -35,8 +35,8 @@ pub(super) fn claim_one() -> String {
 
 /// As the claim of one message, with a shorter lock timeout. The timeout is set before the first row, and restored
 /// after an aggregate: in RETURNING, the first claim would restore it before the second one waits. Sorted here as well,
-/// since a join may return rows in any order. The new claims are listed only if some are not new. How far claims of the
-/// handlers $8 were pruned is read in the same snapshot as NOT EXISTS, as for one claim.
+/// since a join may return rows in any order. The new claims are listed in this order. How far claims of the handlers were pruned
+/// is read in the same snapshot as NOT EXISTS, as for one claim.
 ///
 /// `OFFSET 0` makes NOT EXISTS an index lookup per key (PostgreSQL does not pull up a sublink with OFFSET). As a join
 /// it is hashed while the table has no statistics, and reads all claims for each batch until autovacuum runs.
@@ -55,15 +55,11 @@ fn claim(on_conflict: &str, batch: &str) -> String {
         {on_conflict}
         RETURNING handler_id, key
     )
-    SELECT CASE WHEN count(*) < cardinality($1) THEN array_agg(handler_id) END,
-           CASE WHEN count(*) < cardinality($1) THEN array_agg(key) END,
+    SELECT array_agg(handler_id ORDER BY handler_id, key), array_agg(key ORDER BY handler_id, key),
            CASE WHEN count(*) > 0 THEN pg_current_xact_id()::text END,
            set_config('lock_timeout', CASE WHEN count(*) > 0 THEN coalesce($6, $7) ELSE $7 END, true),
-           (SELECT array_agg(row.pruned_through ORDER BY row.place) FROM (
-               SELECT asked.place, (extract(epoch FROM h.pruned_through) * 1000000)::bigint AS pruned_through
-               FROM unnest($8::int[]) WITH ORDINALITY AS asked (id, place)
-               LEFT JOIN {{schema}}.handlers AS h ON h.id = asked.id
-           ) AS row)
+           (SELECT array_agg((extract(epoch FROM h.pruned_through) * 1000000)::bigint ORDER BY asked.place)
+            FROM unnest($1::int[]) WITH ORDINALITY AS asked (id, place) LEFT JOIN {{schema}}.handlers AS h ON h.id = asked.id)
     FROM claimed"
     )
 }
@@ -86,27 +82,17 @@ pub(super) fn claim_contended() -> String {
 pub(super) const MARK: &str = "
     UPDATE {schema}.processed_messages SET batch_xid = pg_current_xact_id() WHERE handler_id = $1 AND key = $2";
 
-const ANSWER: &str = "
+/// Reads claims, and locks them in the order in which they are asked for. `OFFSET 0` as in the claim.
+pub(super) fn existing_claims(lock: bool) -> String {
+    let lock = if lock { "FOR KEY SHARE" } else { "" };
+    format!(
+        "
     SELECT claim.handler_id, claim.key, claim.fingerprint,
            (extract(epoch FROM clock_timestamp() - claim.processed_at) * 1000000)::bigint
-    FROM unnest($1::int[], $2::bytea[]) AS asked (handler_id, key)";
-
-/// Rows are locked after the sort (PostgreSQL manual, SELECT, The Locking Clause).
-pub(super) fn existing_claims() -> String {
-    format!(
-        "{ANSWER} JOIN {{schema}}.processed_messages AS claim
-             ON claim.handler_id = asked.handler_id AND claim.key = asked.key
-         ORDER BY claim.handler_id, claim.key FOR KEY SHARE OF claim"
-    )
-}
-
-/// `OFFSET 0` as in the claim.
-pub(super) fn unlocked_claims() -> String {
-    format!(
-        "{ANSWER} CROSS JOIN LATERAL (
-             SELECT * FROM {{schema}}.processed_messages AS claim
-             WHERE claim.handler_id = asked.handler_id AND claim.key = asked.key OFFSET 0
-         ) AS claim"
+    FROM unnest($1::int[], $2::bytea[]) AS asked (handler_id, key) CROSS JOIN LATERAL (
+        SELECT * FROM {{schema}}.processed_messages AS known
+        WHERE known.handler_id = asked.handler_id AND known.key = asked.key OFFSET 0 {lock}
+    ) AS claim"
     )
 }
 
@@ -146,7 +132,7 @@ pub(super) const REOPEN: &str = "
 /// index once more, marks the row as tentative, and writes one more record to the write-ahead log. Without it a lost race is
 /// an error, and the other statement follows in a new transaction.
 pub(super) fn prepare() -> String {
-    format!("PREPARE idem_claim (int, bytea, bytea, text) AS {}", claim_one_with(""))
+    format!("PREPARE idem_claim AS {}", claim_one_with(""))
 }
 
 /// Whether a claim exists as this transaction wrote it (PostgreSQL manual, 5.6, xmin).

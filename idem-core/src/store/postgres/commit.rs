@@ -1,20 +1,31 @@
-//! Guard and COMMIT.
+//! Guard and COMMIT. The guard checks whether the transaction is still the one that made the claim.
 
-use crate::BoxError;
-use crate::store::{CommitResult, RollbackResult, StoreError, UNBEGUN, Unscheduled};
+use sqlx::Connection as _;
 
-use super::answer::Failure;
+use crate::store::{CommitResult, Fate, StoreError, UNBEGUN, tell_of_conflicts};
+
+use super::Postgres;
+use super::answer::{About, Failure};
 use super::connection::{Answer, UNREAD};
-use super::guard::{CHANGED, ENDED, check};
-use super::rollback::{fate, rollback};
-use super::staging::{self, Staging};
+use super::local_sql::RACED;
+use super::rollback::rollback;
 use super::txn::{Txn, not_answered};
-use super::writes::Writes;
-use super::{Postgres, local};
+use super::writes::{TOO_MUCH, conflicts};
+
+/// The text that distinguishes the guard's own error from a handler's.
+const ENDED: &str = "idem: the handler ended the transaction";
+
+/// The text of the error if a handler left changed settings for the other handlers of its transaction.
+pub(super) const CHANGED: &str = "idem: a handler changed the role or a setting, or left a temporary table, which would affect \
+                                  later handlers of the batch";
+
+/// The size of a string, in bytes, above which the connection frees its buffer behind it. sqlx would keep that for the connection's
+/// life, and each connection has one.
+const LARGE: usize = 1024 * 1024;
 
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
-    if !txn.connection.is_usable() {
+    if !txn.connection.sound {
         return CommitResult::NotSent(not_answered(), txn.ticket().map(Box::new));
     }
     // Reads what the handler left unread, and so finds out whether the server has closed the connection meanwhile.
@@ -22,27 +33,26 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
         return CommitResult::NotSent(lost.into(), txn.ticket().map(Box::new));
     }
     if !txn.connection.counts_transaction() {
-        return unbegun(txn).await;
+        // This is no ROLLBACK of the handler's own: a nested transaction did not begin.
+        return undo(txn, 0, CommitResult::Refused(UNBEGUN.into())).await;
     }
     let writes = std::mem::take(&mut txn.writes);
-    let (mut inserts, mut unscheduled) = (Vec::new(), None);
-    if writes.are_small() {
-        inserts = writes.statements(store, txn.connection.session().writes, txn.lock_wait, txn.batch);
-    } else {
-        // Boxed: it is large and seldom used.
-        match Box::pin(insert_ahead(store, txn, &writes)).await {
-            Ok((open, found)) => (txn, unscheduled) = (open, Some(found)),
-            Err(ended) => return ended,
-        }
+    if writes.are_too_large() {
+        return undo(txn, 0, CommitResult::Refused(TOO_MUCH.into())).await;
     }
+    let inserts = writes.statements(store, txn.connection.ready.session.writes, txn.lock_wait, txn.batch);
     let (text, needed) = question(&txn, &inserts);
+    let is_large = text.len() > LARGE;
     let Answer { finished, rows, failure } = txn.connection.run(text).await;
+    if is_large {
+        txn.connection.ready.conn.shrink_buffers();
+    }
     let failure = match failure {
         // This answers a COPY of the handler. The answer to these statements is still to come, and may be a refusal.
         None if finished < needed => return CommitResult::Unknown(StoreError::ConnectionLost(UNREAD.into())),
         None => {
-            if writes.local.is_some() {
-                unscheduled.unwrap_or_else(|| local::unscheduled(&rows)).tell();
+            if !writes.local.is_empty() {
+                tell_of_conflicts(conflicts(&rows));
             }
             txn.put_back(&rows);
             return CommitResult::Done;
@@ -54,39 +64,9 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
     };
     // The guard has passed, and what failed behind it is an INSERT of staged messages.
     if (1..=inserts.len()).contains(&finished) {
-        return staging::refused(txn, Some(failure)).await;
+        return undo(txn, finished, refusal(failure)).await;
     }
     refused(txn, finished, failure).await
-}
-
-/// Inserts what does not travel in the string of guard and COMMIT. The guard goes ahead of it as well: behind a COMMIT of the
-/// handler, what is inserted would be committed at once.
-async fn insert_ahead(store: &Postgres, mut txn: Txn, writes: &Writes) -> Result<(Txn, Unscheduled), CommitResult> {
-    let not_sent = |fault: StoreError, txn: &Txn| CommitResult::NotSent(fault, txn.ticket().map(Box::new));
-    let text = guard(&txn);
-    let Answer { rows, failure, .. } = txn.connection.run(text).await;
-    match failure {
-        // The answer to a COPY of the handler has no row, and that of the guard has one.
-        None if rows.is_empty() => return Err(not_sent(StoreError::ConnectionLost(UNREAD.into()), &txn)),
-        None => {}
-        Some(Failure::Lost(error)) => return Err(not_sent(StoreError::ConnectionLost(error), &txn)),
-        Some(failure @ Failure::Refused(_)) => return Err(refused(txn, 0, failure).await),
-    }
-    match staging::insert(store, &mut txn, writes).await {
-        Staging::Inserted(found) => Ok((txn, found)),
-        Staging::Refused(failure) => Err(staging::refused(txn, failure).await),
-        Staging::Lost(fault) => Err(not_sent(fault, &txn)),
-    }
-}
-
-/// Ends a transaction that sqlx has rolled back, since a nested one did not begin. This is no ROLLBACK of the handler's own.
-async fn unbegun(txn: Txn) -> CommitResult {
-    let ticket = txn.ticket().map(Box::new);
-    match rollback(txn).await {
-        Ok(RollbackResult::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
-        Ok(_) => CommitResult::Refused(UNBEGUN.into()),
-        Err(fault) => CommitResult::NotSent(fault, ticket),
-    }
 }
 
 /// Returns guard, `inserts`, COMMIT and cleanup in one string, and the number of statements up to and including COMMIT.
@@ -106,8 +86,8 @@ fn question(txn: &Txn, inserts: &[String]) -> (String, usize) {
 
 /// Returns the guard.
 fn guard(txn: &Txn) -> String {
-    let durable = txn.connection.kind().durable.then(|| txn.connection.session().synchronous_commit());
-    let same = (txn.shared && !txn.connection.resets()).then(|| &*txn.connection.session().state.same);
+    let durable = txn.connection.kind().durable.then(|| txn.connection.ready.session.synchronous_commit());
+    let same = (txn.shared && !txn.connection.resets()).then(|| &*txn.connection.ready.session.state.same);
     match &txn.xid {
         // The transaction id comes from the server and consists of digits.
         Some(xid) if txn.connection.is_pooled() => check(&format!("'{xid}'::pg_catalog.xid8"), same, durable),
@@ -116,6 +96,36 @@ fn guard(txn: &Txn) -> String {
         // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
         None => "SELECT 1".to_owned(),
     }
+}
+
+/// Returns a statement that raises an error unless the current transaction has this id, and `same` holds if given. It
+/// also sets the level of durability again if the handler has changed it.
+pub(super) fn check(xid: &str, same: Option<&str>, durable: Option<&str>) -> String {
+    // Casting a text that is not a number is how plain SQL raises a custom error; `concat` is not immutable, which
+    // keeps the planner from raising it beforehand (PostgreSQL manual, 4.2.14).
+    let mut check = format!(
+        "SELECT CASE WHEN pg_catalog.pg_current_xact_id_if_assigned() IS DISTINCT FROM {xid}
+             THEN pg_catalog.concat('{ENDED}')::int "
+    );
+    if let Some(same) = same {
+        check += &format!("WHEN NOT ({same}) THEN pg_catalog.concat('{CHANGED}')::int ");
+    }
+    if let Some(level) = durable {
+        check += &format!(
+            "WHEN pg_catalog.current_setting('synchronous_commit') <> '{level}'
+             THEN pg_catalog.length(pg_catalog.set_config('synchronous_commit', '{level}', true)) "
+        );
+    }
+    check + "ELSE 1 END"
+}
+
+/// Prepared once per connection, since the server would otherwise plan them for each message.
+pub(super) fn guards(same: &str, durable: Option<&str>) -> String {
+    format!(
+        "PREPARE idem_guard (pg_catalog.xid8) AS {}; PREPARE idem_guard_shared (pg_catalog.xid8) AS {}",
+        check("$1", None, durable),
+        check("$1", Some(same), durable)
+    )
 }
 
 /// Handles an error of the server in the guard or COMMIT.
@@ -131,54 +141,65 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
             )
         });
     }
-    match failure.code().unwrap_or_default() {
+    let undone = match failure.code().unwrap_or_default() {
         // The guard has refused, so COMMIT was not run.
-        "22P02" if ended => of_end(txn, CommitResult::RolledBack).await,
-        "25P02" if txn.xid.is_none() => closed(txn, finished, |_| CommitResult::Swallowed, failure).await,
+        "22P02" if ended => CommitResult::RolledBack,
         // The aborted transaction may be another one, begun after the handler ended this one.
-        "25P02" => of_end(txn, CommitResult::Swallowed).await,
+        "25P02" => CommitResult::Swallowed,
         // 57014: the statement timed out. A server that was frozen for a while reports this as soon as it resumes, and
         // nothing was written (PostgreSQL manual, 20.11.1).
-        "40001" | "40P01" | "57014" => closed(txn, finished, CommitResult::Retry, failure).await,
-        // The handler ran DEALLOCATE ALL. The connection has lost its guard, and is closed.
+        "40001" | "40P01" | "57014" => CommitResult::Retry(failure.into_error()),
+        // The connection has lost its guard, and is closed.
         "26000" => {
-            let text = "the handler ran DEALLOCATE ALL, which removes idem's own statements as well";
-            closed(txn, finished, |_| CommitResult::Refused(text.into()), failure).await
+            CommitResult::Refused("the handler ran DEALLOCATE ALL, which removes idem's own statements as well".into())
         }
         // 40003 is "statement completion unknown". Out of resources (class 53), or as a standby (25006), the server is
         // in no state to be trusted, and the message is not at fault.
-        code if code == "40003" || code == "25006" || code.starts_with("53") => CommitResult::Unknown(failure.into()),
-        _ => closed(txn, finished, CommitResult::Refused, failure).await,
-    }
+        code if code == "40003" || code == "25006" || code.starts_with("53") => {
+            return CommitResult::Unknown(failure.into());
+        }
+        _ => CommitResult::Refused(failure.into_error()),
+    };
+    undo(txn, finished, undone).await
 }
 
-/// Ends a transaction that was not committed, and returns the result: `undone` if it was still open.
-pub(super) async fn of_end(txn: Txn, undone: CommitResult) -> CommitResult {
-    let ticket = txn.ticket().map(Box::new);
-    match fate(txn).await {
-        Ok(RollbackResult::Ended) => CommitResult::RolledBack,
-        Ok(RollbackResult::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
-        Ok(_) => undone,
-        Err(error) => CommitResult::NotSent(StoreError::ConnectionLost(error), ticket),
+/// Returns what the refusal of an INSERT of staged messages means.
+fn refusal(failure: Failure) -> CommitResult {
+    match failure.code().unwrap_or_default() {
+        // The transaction was aborted before.
+        "25P02" => CommitResult::Swallowed,
+        "42501" | "25006" => CommitResult::Refused(
+            format!(
+                "the messages that the handler staged cannot be written with the role or in the mode that it has set: undo \
+                 SET ROLE and SET TRANSACTION READ ONLY before it returns ({})",
+                failure.into_error()
+            )
+            .into(),
+        ),
+        "26000" => CommitResult::Refused("a handler has deallocated idem's own statements".into()),
+        "55P03" => CommitResult::Busy(failure.into_error()),
+        "40001" | "40P01" | "57014" => CommitResult::Retry(failure.into_error()),
+        "22P02" if failure.says(RACED) => CommitResult::Retry(RACED.into()),
+        _ => match failure.fault(About::Messages) {
+            StoreError::Message(error) => CommitResult::Refused(error),
+            // Nothing was committed, and no message is at fault: the disk is full, or the table is missing.
+            fault => CommitResult::Unknown(fault),
+        },
     }
 }
 
 /// Warns only once that a batch was split because of its settings.
 static TELL: std::sync::Once = std::sync::Once::new();
 
-/// Rolls back after the guard or COMMIT was refused, and returns the result. If the guard itself gave no answer, the
-/// handler may have ended the transaction.
-async fn closed(
-    txn: Txn,
-    finished: usize,
-    answer: impl FnOnce(BoxError) -> CommitResult,
-    failure: Failure,
-) -> CommitResult {
+/// Rolls back a transaction that was not committed, and returns the result: `undone`, unless its handler had ended it. Only a
+/// guard that did not pass, so that nothing had finished, leaves that open.
+async fn undo(txn: Txn, finished: usize, undone: CommitResult) -> CommitResult {
     let ticket = txn.ticket().map(Box::new);
     match rollback(txn).await {
-        Ok(RollbackResult::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
-        Ok(RollbackResult::Ended) if finished == 0 => CommitResult::RolledBack,
+        Ok(Fate::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
+        Ok(Fate::Ended) if finished == 0 => CommitResult::RolledBack,
+        Err(fault) if finished == 0 => CommitResult::NotSent(fault, ticket),
         // The refusal stands, whether or not the connection can be reused.
-        _ => answer(failure.into_error()),
+        _ => undone,
     }
 }

@@ -5,33 +5,31 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Connection as _, Either, Execute, Executor, PgConnection, Postgres as Pg};
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Connection as _, Either, Execute, Executor, Postgres as Pg};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::answer::Failure;
 use super::begin::{self, Isolation, Kind};
+use super::handle::Statement;
 use super::limits::{OWN, Use};
-use super::pool::{Shared, Slot};
+use super::pool::Pool;
 use super::ready::Ready;
-use super::session::Session;
 
 /// A connection in use. Dropping it closes the socket, which makes the server roll back: cancelled futures, panics and
 /// timeouts need no other handling. A connection whose state is certain is put back.
 pub(super) struct Connection {
-    ready: Ready,
+    pub(super) ready: Ready,
     of: Use,
     /// Whether every statement so far was answered.
-    sound: bool,
+    pub(super) sound: bool,
     /// One of idem's own statements failed, for a reason that may lie in the session.
     spoilt: bool,
-    /// A handler has removed prepared statements of idem.
-    incomplete: bool,
-    shared: Arc<Shared>,
+    pool: Arc<Pool>,
     /// That of one beyond the number of connections is missing, and it is closed after its use.
     // Declared after the connection, so that the socket is closed before the next connection may be opened.
-    slot: Option<Slot>,
+    slot: Option<OwnedSemaphorePermit>,
 }
 
 /// Why a connection is closed whose answers cannot be told from those to a handler.
@@ -46,8 +44,8 @@ pub(super) struct Answer {
 }
 
 impl Connection {
-    pub(super) fn new(ready: Ready, of: Use, shared: Arc<Shared>, slot: Option<Slot>) -> Self {
-        Self { ready, of, sound: true, spoilt: false, incomplete: false, shared, slot }
+    pub(super) fn new(ready: Ready, of: Use, pool: Arc<Pool>, slot: Option<OwnedSemaphorePermit>) -> Self {
+        Self { ready, of, sound: true, spoilt: false, pool, slot }
     }
 
     /// Sends one query, or several in one string, and waits for the answer for at most `limit`.
@@ -65,9 +63,11 @@ impl Connection {
         self.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text.into()))).await
     }
 
-    /// As [`text`](Self::text), and returns how many statements of the string finished before one failed.
+    /// As [`text`](Self::text), and returns how many statements of the string finished before one failed. It has one more second for
+    /// each 4 MiB.
     pub(super) async fn run(&mut self, text: String) -> Answer {
-        self.send(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await
+        let limit = OWN + Duration::from_secs(text.len() as u64 / (4 * 1024 * 1024));
+        self.send(limit, sqlx::raw_sql(AssertSqlSafe(text))).await
     }
 
     async fn send<'q>(&mut self, limit: Duration, query: impl Execute<'q, Pg> + 'q) -> Answer {
@@ -94,14 +94,13 @@ impl Connection {
             Err(late) => Some(Failure::Lost(late.into())),
         };
         match &failure {
-            Some(Failure::Lost(_)) => self.shared.empty(),
+            Some(Failure::Lost(_)) => self.pool.empty(),
             Some(refused) => {
                 self.sound = true;
                 self.spoilt |= !refused.is_ordinary();
-                if refused.code() == Some("26000") {
-                    self.incomplete = true;
-                } else if refused.is_outdated() {
-                    self.shared.empty();
+                // A handler has removed prepared statements of idem; the other sessions have them.
+                if refused.is_outdated() && refused.code() != Some("26000") {
+                    self.pool.empty();
                 }
             }
             None => self.sound = true,
@@ -110,11 +109,7 @@ impl Connection {
     }
 
     /// Runs one statement with bound values. In a pooler's session it is unnamed.
-    pub(super) async fn bound(
-        &mut self,
-        limit: Duration,
-        query: Query<'_, Pg, PgArguments>,
-    ) -> Result<Vec<PgRow>, Failure> {
+    pub(super) async fn bound(&mut self, limit: Duration, query: Statement<'_>) -> Result<Vec<PgRow>, Failure> {
         let own = !self.is_pooled();
         self.ask(limit, query.persistent(own)).await
     }
@@ -125,11 +120,11 @@ impl Connection {
             Use::Lent => self.kind().isolation,
             Use::Own => Isolation::ReadCommitted,
         };
-        begin::text(isolation, self.session(), self.kind(), handler_timeout)
+        begin::text(isolation, &self.ready.session, self.kind(), handler_timeout)
     }
 
     /// Runs one statement in autocommit, on a connection for idem's own statements.
-    pub(super) async fn autocommit(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Failure> {
+    pub(super) async fn autocommit(&mut self, query: Statement<'_>) -> Result<Vec<PgRow>, Failure> {
         if !self.is_pooled() {
             return self.bound(OWN, query).await;
         }
@@ -151,20 +146,16 @@ impl Connection {
     /// error of that would look like an answer to the next statement.
     pub(super) async fn flush(&mut self) -> Result<(), Failure> {
         self.sound = false;
-        let answer = match timeout(OWN, self.ready.conn.flush()).await {
-            Ok(answer) => answer.map_err(Failure::from),
-            Err(late) => Err(Failure::Lost(late.into())),
+        let error = match timeout(OWN, self.ready.conn.flush()).await {
+            Ok(answer) => answer.err().map(Failure::from),
+            Err(late) => Some(Failure::Lost(late.into())),
         };
-        match answer {
-            Err(Failure::Lost(error)) => {
-                self.shared.empty();
-                Err(Failure::Lost(error))
-            }
-            _ => {
-                self.sound = true;
-                Ok(())
-            }
+        if let Some(lost @ Failure::Lost(_)) = error {
+            self.pool.empty();
+            return Err(lost);
         }
+        self.sound = true;
+        Ok(())
     }
 
     /// Makes the connection idle, unless its state is in doubt.
@@ -172,31 +163,21 @@ impl Connection {
         self.ready.used = true;
         if self.sound
             && !self.spoilt
-            && !self.incomplete
             && self.counts_transaction()
             && let Some(slot) = self.slot
         {
-            self.shared.put_back(self.of, self.ready, slot);
+            self.pool.put_back(self.of, self.ready, slot);
         }
     }
 
-    /// Called if its session is outdated. Returns whether it was in use before: then the idle ones, which may be as old, are
-    /// closed.
-    pub(super) fn was_lent_before(&self) -> bool {
+    /// Called if its session is outdated: it is closed after its use. Returns whether it was in use before: then the idle ones, which
+    /// may be as old, are closed too.
+    pub(super) fn is_outdated(&mut self) -> bool {
+        self.spoilt = true;
         if self.ready.used {
-            self.shared.empty();
+            self.pool.empty();
         }
         self.ready.used
-    }
-
-    /// Clears the mark of a failed statement after an expected error.
-    pub(super) fn clear_failure(&mut self) {
-        self.spoilt = false;
-    }
-
-    /// Returns whether every statement so far was answered.
-    pub(super) fn is_usable(&self) -> bool {
-        self.sound
     }
 
     /// Returns whether sqlx still counts the transaction that was forgotten in [`ready`](super::ready). A nested one that fails
@@ -205,19 +186,9 @@ impl Connection {
         self.ready.conn.is_in_transaction()
     }
 
-    /// Returns the session as it was before idem changed it.
-    pub(super) fn session(&self) -> &Session {
-        &self.ready.session
-    }
-
-    /// Returns the connection, for a handler.
-    pub(super) fn raw(&mut self) -> &mut PgConnection {
-        &mut self.ready.conn
-    }
-
     /// Returns the kind of connections of its store.
     pub(super) fn kind(&self) -> Kind {
-        self.shared.opener.kind
+        self.pool.opener.kind
     }
 
     /// Returns whether each transaction may run in a different session.
@@ -227,11 +198,11 @@ impl Connection {
 
     /// Returns whether the settings of a handler are undone before the next one of its batch.
     pub(super) fn resets(&self) -> bool {
-        self.shared.resets.load(Relaxed)
+        self.pool.resets.load(Relaxed)
     }
 
     /// Undoes the settings of a handler before the next one of its batch, in each connection of the store.
     pub(super) fn reset_between_messages(&self) {
-        self.shared.resets.store(true, Relaxed);
+        self.pool.resets.store(true, Relaxed);
     }
 }

@@ -7,18 +7,19 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::Reason;
+use crate::store::sql::statements;
 use crate::store::{
-    Consumers, Filter, HandlerId, HandlerMark, KnownHandler, NUMBERS, Page, Pruned, Replay, Replayed, Resolution, Row,
+    Answer, Consumers, Filter, HandlerId, HandlerMark, KnownHandler, NUMBERS, Page, Replay, Replayed, Resolution, Row,
     Stats, StoreError, next_provider_key, number, tell_of_retention,
 };
 
 use super::answer::About;
 use super::quote::literal;
 use super::rows::{self, duration, ids, secs};
-use super::{Postgres, calls_sql, consumers_sql};
+use super::{Postgres, consumers_sql};
 
 impl Consumers for Postgres {
-    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
+    async fn register(&self, consumer: &str, names: &[&str]) -> Answer<Vec<HandlerId>> {
         let retention = secs(self.0.retention);
         for attempt in 0..NUMBERS {
             let numbers: Vec<i32> = names.iter().map(|name| number(&[consumer, name], attempt)).collect();
@@ -41,7 +42,7 @@ impl Consumers for Postgres {
     }
 
     /// Each statement leaves the names as they were or as they should be, so it may be repeated after any of them.
-    async fn rename(&self, consumer: &str, old: &str, new: &str) -> Result<bool, StoreError> {
+    async fn rename(&self, consumer: &str, old: &str, new: &str) -> Answer<bool> {
         let known = self.known(Some(consumer), Some(&[old, new])).await?;
         let id = |name| KnownHandler::named(&known, name).map(|known| known.id);
         let (id, is_old) = match (id(old), id(new)) {
@@ -56,33 +57,31 @@ impl Consumers for Postgres {
                 None => return Ok(true),
             },
         };
-        let (statement, name) =
-            if is_old { (consumers_sql::RENAME, new) } else { (consumers_sql::ADD_FORMER_NAME, old) };
-        self.ask(self.query(statement).bind(id.0).bind(name)).await.map(|_| true)
+        if is_old {
+            self.ask(self.shared(statements::KEEP_NAME).bind(id.0)).await?;
+        }
+        let (statement, name) = if is_old { (statements::RENAME, new) } else { (statements::ADD_FORMER_NAME, old) };
+        self.ask(self.shared(statement).bind(id.0).bind(name)).await.map(|_| true)
     }
 
-    async fn mark(&self, handlers: &[HandlerId], mark: HandlerMark) -> Result<bool, StoreError> {
+    async fn mark(&self, handlers: &[HandlerId], mark: HandlerMark) -> Answer<bool> {
         let rows = self.ask(self.query(&consumers_sql::mark(mark)).bind(ids(handlers))).await?;
-        let there = rows.first().map_or(Ok(0_i64), |row| row.try_get(0))?;
+        let (there,): (i64,) = rows::one(&rows)?;
         Ok(there == handlers.iter().collect::<HashSet<_>>().len() as i64)
     }
 
-    async fn handlers(&self, consumer: Option<&str>) -> Result<Vec<KnownHandler>, StoreError> {
+    async fn handlers(&self, consumer: Option<&str>) -> Answer<Vec<KnownHandler>> {
         self.known(consumer, None).await
     }
 
-    async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
+    async fn stats(&self, handlers: &[HandlerId]) -> Answer<Stats> {
         let rows = self.ask_long(self.query(consumers_sql::STATS).bind(ids(handlers))).await?;
-        let Some(row) = rows.first() else { return Ok(Stats::default()) };
-        let oldest: Option<i64> = row.try_get(2)?;
-        Ok(Stats {
-            scheduled: row.try_get::<i64, _>(0)?.unsigned_abs(),
-            dead: row.try_get::<i64, _>(1)?.unsigned_abs(),
-            oldest_due: oldest.map(duration),
-        })
+        let (scheduled, dead, oldest): (i64, i64, Option<i64>) = rows::one(&rows)?;
+        let [scheduled, dead] = [scheduled, dead].map(i64::unsigned_abs);
+        Ok(Stats { scheduled, dead, oldest_due: oldest.map(duration) })
     }
 
-    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
+    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Answer<Vec<Row>> {
         let which = if filter.scheduled { "state <> 'dead'" } else { "state = 'dead'" };
         let query =
             self.query(&consumers_sql::list(which)).bind(consumer).bind(page.before).bind(filter.handler.as_deref());
@@ -91,27 +90,19 @@ impl Consumers for Postgres {
         rows::all(&self.ask(query).await?)
     }
 
-    async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Result<Replayed, StoreError> {
-        let force = match how {
-            Replay::As(key) => {
-                let query = self.query(&consumers_sql::replay_as()).bind(consumer).bind(id).bind(key.as_bytes());
-                let Some(is_free) = self.ask(query).await?.first().map(|row| row.try_get(0)).transpose()? else {
-                    return Ok(Replayed::NotFound);
-                };
-                return Ok(if is_free { Replayed::Due } else { Replayed::KeyTaken });
-            }
-            Replay::Plain => false,
-            Replay::Forced => true,
-        };
-        let rows = self.ask(self.query(&consumers_sql::replay()).bind(consumer).bind(id).bind(force)).await?;
-        let Some(row) = rows.first() else { return Ok(Replayed::NotFound) };
-        let reason: String = row.try_get(0)?;
-        Ok(match Reason::parse(&reason) {
-            Some(Reason::Conflict) => Replayed::NeedsKey,
-            Some(Reason::Unresolved) => Replayed::Unresolved,
-            Some(reason) if reason.needs_force() && !force => Replayed::NeedsForce,
-            _ => Replayed::Due,
-        })
+    async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Answer<Replayed> {
+        if let Replay::As(key) = how {
+            let query = self.query(&consumers_sql::replay_as()).bind(consumer).bind(id).bind(key.as_bytes());
+            let is_free: Option<bool> = self.ask(query).await?.first().map(|row| row.try_get(0)).transpose()?;
+            return Ok(is_free.map_or(Replayed::NotFound, |is| if is { Replayed::Due } else { Replayed::KeyTaken }));
+        }
+        let query = self.shared(statements::REPLAY).bind(id).bind(consumer).bind(how == Replay::Forced);
+        if !self.ask(query.bind(None::<&[u8]>)).await?.is_empty() {
+            return Ok(Replayed::Due);
+        }
+        let found = self.ask(self.shared(statements::FIND).bind(id).bind(consumer)).await?;
+        let reason: Option<String> = found.first().map(|row| row.try_get("reason")).transpose()?;
+        Ok(Replayed::refused(reason.as_deref()))
     }
 
     async fn resolve(
@@ -120,7 +111,7 @@ impl Consumers for Postgres {
         id: i64,
         provider_key: Option<Uuid>,
         resolution: &Resolution,
-    ) -> Result<bool, StoreError> {
+    ) -> Answer<bool> {
         let answer = match resolution {
             Resolution::Answer(answer) => Some(answer.as_bytes()),
             Resolution::CallAgain => None,
@@ -129,12 +120,12 @@ impl Consumers for Postgres {
                 return Ok(!self.ask_about(About::Messages, query).await?.is_empty());
             }
         };
-        let query = self.query(calls_sql::RESOLVE).bind(consumer).bind(id).bind(answer);
-        let query = query.bind(provider_key).bind(provider_key.map(next_provider_key));
-        Ok(!self.ask_about(About::Messages, query).await?.is_empty())
+        let query = self.shared(statements::RESOLVE).bind(id).bind(consumer).bind(answer);
+        let query = query.bind(provider_key.map(next_provider_key));
+        Ok(!self.ask_about(About::Messages, query.bind(provider_key)).await?.is_empty())
     }
 
-    async fn prune(&self) -> Result<Pruned, StoreError> {
+    async fn prune(&self) -> Answer<u64> {
         self.prune_claims().await
     }
 }
@@ -142,7 +133,7 @@ impl Consumers for Postgres {
 impl Postgres {
     /// Returns the handlers with these names, or that had one of them before, without what they have in the large tables. Without
     /// names, returns all handlers, with that.
-    async fn known(&self, consumer: Option<&str>, names: Option<&[&str]>) -> Result<Vec<KnownHandler>, StoreError> {
+    async fn known(&self, consumer: Option<&str>, names: Option<&[&str]>) -> Answer<Vec<KnownHandler>> {
         let rows = self.ask(self.query(consumers_sql::KNOWN).bind(consumer).bind(names)).await?;
         let known = |row: &PgRow| {
             Ok(KnownHandler {
@@ -162,7 +153,7 @@ impl Postgres {
     }
 
     /// Deletes a handler to which nothing belongs. Returns whether it has done so.
-    async fn forget(&self, id: HandlerId) -> Result<bool, StoreError> {
-        Ok(!self.ask(self.query(consumers_sql::FORGET).bind(id.0)).await?.is_empty())
+    async fn forget(&self, id: HandlerId) -> Answer<bool> {
+        Ok(!self.ask(self.shared(statements::FORGET).bind(id.0)).await?.is_empty())
     }
 }

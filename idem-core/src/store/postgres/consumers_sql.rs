@@ -32,25 +32,6 @@ pub(super) const KEEP: &str = "
     UPDATE {schema}.handlers AS h SET retention = greatest(h.retention, $2::float8 * interval '1 second')
     FROM shorter WHERE h.id = shorter.id";
 
-/// Gives a handler another name, and keeps the one that it had.
-pub(super) const RENAME: &str = "
-    WITH kept AS (
-        INSERT INTO {schema}.former_names (handler_id, name)
-        SELECT id, name FROM {schema}.handlers WHERE id = $1 ON CONFLICT DO NOTHING
-    )
-    UPDATE {schema}.handlers SET name = $2 WHERE id = $1";
-
-pub(super) const ADD_FORMER_NAME: &str = "
-    INSERT INTO {schema}.former_names (handler_id, name) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-
-/// Deletes a handler to which nothing belongs.
-pub(super) const FORGET: &str = "
-    DELETE FROM {schema}.handlers AS h
-    WHERE id = $1 AND pruned_through IS NULL
-      AND NOT EXISTS (SELECT FROM {schema}.processed_messages AS p WHERE p.handler_id = h.id)
-      AND NOT EXISTS (SELECT FROM {schema}.inbox_messages AS i WHERE i.handler_id = h.id)
-    RETURNING id";
-
 /// Changes what a mark changes, and returns how many of the handlers there are.
 pub(super) fn mark(mark: HandlerMark) -> String {
     let change = match mark {
@@ -122,38 +103,6 @@ pub(super) fn list(which: &str) -> String {
               SELECT FROM {{schema}}.former_names AS f WHERE f.handler_id = h.id AND f.name = $3)) AND ($4::text IS NULL OR i.reason = $4)
           AND ($6::bytea[] IS NULL OR i.key = ANY($6))
         ORDER BY i.id DESC LIMIT $5"
-    )
-}
-
-/// A row whose external call may have begun, and that has no answer. It goes back to its call phase, with the key and the time of
-/// its first call. One that was never called becomes an ordinary row, for a version with the call as for one without.
-const IN_DOUBT: &str = "i.called_at IS NOT NULL AND i.answer IS NULL";
-
-/// A row that ended a process or a connection runs as a suspect again: breaks is set to 2 to mark it, because starts is
-/// reset to 0. Earlier breaks are cleared. A call in doubt keeps the end of its lease, because its request may still be on its
-/// way.
-pub(super) fn replay() -> String {
-    format!(
-        "WITH found AS MATERIALIZED (
-            SELECT i.id, i.reason FROM {{schema}}.inbox_messages AS i
-            JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
-            WHERE i.id = $2 AND h.consumer = $1 AND i.state = 'dead' FOR UPDATE OF i
-        ), done AS (
-            UPDATE {{schema}}.inbox_messages AS i
-            SET state = CASE WHEN {IN_DOUBT} THEN 'calling' ELSE 'scheduled' END,
-                died_at = NULL, reason = NULL, locked_by = NULL, locked_until = NULL, crash_count = 0,
-                attempts = 0, asked_at = NULL,
-                run_at = CASE WHEN {IN_DOUBT} THEN greatest(i.locked_until, i.run_at, now()) ELSE now() END,
-                lost_connections = CASE WHEN NOT ({IN_DOUBT}) AND found.reason IN ('{}', '{}') THEN 2 ELSE 0 END
-            FROM found WHERE i.id = found.id AND found.reason NOT IN ('{}', '{}') AND ($3 OR found.reason NOT IN ('{}', '{}'))
-        )
-        SELECT reason FROM found",
-        Reason::Crashed,
-        Reason::BrokeConnection,
-        Reason::Conflict,
-        Reason::Unresolved,
-        Reason::Committed,
-        Reason::TooOld,
     )
 }
 

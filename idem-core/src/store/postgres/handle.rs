@@ -10,9 +10,10 @@ use sqlx::{AssertSqlSafe, Postgres as Pg};
 
 use crate::store::sql::Clock;
 use crate::store::sql::Names;
-use crate::store::{HandlerId, OutboxId, StoreError, StoreFacts};
+use crate::store::{Answer, HandlerId, OutboxId, StoreFacts};
 
 use super::answer::About;
+use super::limits::Use;
 use super::pool::Pool;
 
 /// The PostgreSQL store. Clones share their connections.
@@ -32,8 +33,11 @@ use super::pool::Pool;
 #[derive(Clone)]
 pub struct Postgres(pub(super) Arc<Inner>);
 
+/// A statement of idem's own, with its values.
+pub(super) type Statement<'q> = Query<'q, Pg, PgArguments>;
+
 pub(super) struct Inner {
-    pub(super) pool: Pool,
+    pub(super) pool: Arc<Pool>,
     pub(super) facts: StoreFacts,
     pub(super) schema: String,
     /// The name of the schema as an identifier.
@@ -47,12 +51,18 @@ pub(super) struct Inner {
 
 impl Postgres {
     /// Returns a statement with the name of the schema inserted, to bind values to.
-    pub(super) fn query<'q>(&self, template: &str) -> Query<'q, Pg, PgArguments> {
+    pub(super) fn query<'q>(&self, template: &str) -> Statement<'q> {
         // Safe: the text consists of constants and the quoted name of the schema.
         sqlx::query(AssertSqlSafe(self.text_with(template, &[])))
     }
 
-    /// Returns its text, with at most nine values as literals, none of which may contain a dollar sign or a brace.
+    /// Returns one of [`statements`](crate::store::sql::statements).
+    pub(super) fn shared<'q>(&self, text: &str) -> Statement<'q> {
+        let text = text.replace("\"idem_", "{schema}.\"").replace("{greatest}", "greatest");
+        self.query(&text.replace("{now}", "now()").replace("{clock}", "clock_timestamp()"))
+    }
+
+    /// Returns the text of a statement, with at most nine values as literals, none of which may contain a dollar sign or a brace.
     pub(super) fn text_with(&self, template: &str, values: &[String]) -> String {
         let values = values.iter().enumerate();
         let text = values.fold(template.to_owned(), |text, (at, value)| text.replace(&format!("${}", at + 1), value));
@@ -60,33 +70,23 @@ impl Postgres {
     }
 
     /// Runs one statement in autocommit.
-    pub(super) async fn ask(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
+    pub(super) async fn ask(&self, query: Statement<'_>) -> Answer<Vec<PgRow>> {
         self.ask_about(About::Nothing, query).await
     }
 
     /// Runs one statement in autocommit that may take long.
-    pub(super) async fn ask_long(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
-        let mut connection = self.0.pool.long().await?;
-        let answer = connection.autocommit(query).await;
-        connection.put_back();
-        Ok(answer?)
+    pub(super) async fn ask_long(&self, query: Statement<'_>) -> Answer<Vec<PgRow>> {
+        let _long = self.0.pool.long().await?;
+        self.ask(query).await
     }
 
-    pub(super) async fn ask_about(
-        &self,
-        about: About,
-        query: Query<'_, Pg, PgArguments>,
-    ) -> Result<Vec<PgRow>, StoreError> {
+    pub(super) async fn ask_about(&self, about: About, query: Statement<'_>) -> Answer<Vec<PgRow>> {
         self.ask_since(about, query).await.map(|(rows, _)| rows)
     }
 
     /// Also returns when it had its connection. The transaction of the statement, whose beginning is `now()`, begins later.
-    pub(super) async fn ask_since(
-        &self,
-        about: About,
-        query: Query<'_, Pg, PgArguments>,
-    ) -> Result<(Vec<PgRow>, Instant), StoreError> {
-        let mut connection = self.0.pool.own().await?;
+    pub(super) async fn ask_since(&self, about: About, query: Statement<'_>) -> Answer<(Vec<PgRow>, Instant)> {
+        let mut connection = self.0.pool.connection(Use::Own).await?;
         let since = Instant::now();
         let answer = connection.autocommit(query).await;
         connection.put_back();

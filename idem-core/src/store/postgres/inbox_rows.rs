@@ -7,14 +7,15 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::Reason;
+use crate::store::sql::statements;
 use crate::store::{
-    CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId, Identity, InboxRows, LeftCalls,
-    LookBack, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, StoreError, TakeLimit, TakenCalls, envelope,
-    error_text,
+    Answer, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId, Identity, InboxRows,
+    LeftCalls, LookBack, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, StoreError, TakeLimit, TakenCalls,
+    envelope, error_text,
 };
 
 use super::answer::About;
-use super::rows::{self, back, columns, each, fingerprints, ids, number, secs};
+use super::rows::{self, back, columns, each, fingerprints, ids, interval, number, secs};
 use super::{Postgres, Txn, calls_sql, inbox_sql};
 
 /// Returns for how many seconds the last lease must have expired.
@@ -28,7 +29,7 @@ fn not_stored() -> StoreError {
 }
 
 impl InboxRows for Postgres {
-    async fn insert(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<Vec<i64>, StoreError> {
+    async fn insert(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Answer<Vec<i64>> {
         let identities = each(rows, |row| row.identity);
         let (handlers, keys) = columns(&identities);
         let query = self.query(inbox_sql::INSERT).bind(handlers).bind(keys).bind(fingerprints(&identities));
@@ -53,23 +54,16 @@ impl InboxRows for Postgres {
         identities.into_iter().map(id).collect()
     }
 
-    async fn count_duplicates(&self, txn: &mut Txn, identities: &[&Identity]) -> Result<(), StoreError> {
-        let (handlers, keys) = columns(identities);
-        let query = self.query(inbox_sql::COUNT_DUPLICATES).bind(handlers).bind(keys);
-        txn.ask(query.bind(fingerprints(identities))).await.map(drop)
-    }
-
-    async fn start(&self, txn: &mut Txn, rows: &[&Row], state: ClaimState) -> Result<Vec<bool>, StoreError> {
+    async fn start(&self, txn: &mut Txn, rows: &[&Row], state: ClaimState) -> Answer<Vec<bool>> {
         let ids = rows.iter().map(|row| row.id).collect::<Vec<_>>();
         let tokens = rows.iter().map(|row| row.locked_by).collect::<Vec<_>>();
-        let query = match state {
-            ClaimState::Processed => self.query(inbox_sql::START).bind(&ids).bind(&tokens).bind(txn.lock_timeout()),
-            ClaimState::Waiting => self.query(inbox_sql::REMOVE).bind(&ids).bind(&tokens),
-        };
+        let runs = state == ClaimState::Processed;
+        let lock_timeout = if runs { txn.lock_timeout() } else { txn.lock_wait.to_string() };
+        let query = self.query(inbox_sql::START).bind(&ids).bind(&tokens).bind(lock_timeout).bind(runs);
         let found = txn.ask(query).await?;
         let Some(found) = found.first() else { return Ok(vec![false; rows.len()]) };
         let started: HashSet<i64> = found.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
-        if state == ClaimState::Processed {
+        if runs {
             let first = rows.iter().find(|row| started.contains(&row.id)).map(|row| &row.identity);
             txn.guard(found.try_get(1)?, first);
             txn.batch = rows.len() > 1;
@@ -77,16 +71,11 @@ impl InboxRows for Postgres {
         Ok(ids.iter().map(|id| started.contains(id)).collect())
     }
 
-    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, since: LookBack) -> Result<DueRows, StoreError> {
+    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, since: LookBack) -> Answer<DueRows> {
         let query = self.query(&inbox_sql::poll_due()).bind(ids(handlers)).bind(over(lease));
-        let rows = self.ask(query.bind(back(since.ordinary)).bind(back(since.suspect))).await?;
-        let Some(row) = rows.first() else { return Ok(DueRows::default()) };
-        Ok(DueRows {
-            ordinary: row.try_get(0)?,
-            suspect: row.try_get(1)?,
-            alone: row.try_get(2)?,
-            crashed: row.try_get(3)?,
-        })
+        let rows = self.ask(query.bind(back(since.ordinary)).bind(back(since.orphan))).await?;
+        let (ordinary, orphan, alone, crashed): (bool, bool, bool, bool) = rows::one(&rows)?;
+        Ok(DueRows { ordinary, orphan, alone, crashed })
     }
 
     async fn take(
@@ -96,10 +85,10 @@ impl InboxRows for Postgres {
         limit: TakeLimit,
         token: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Row>, StoreError> {
+    ) -> Answer<Vec<Row>> {
         let which = match kind {
             RowKind::Ordinary => inbox_sql::ORDINARY,
-            RowKind::Suspect => inbox_sql::SUSPECT,
+            RowKind::Orphan => inbox_sql::ORPHAN,
             RowKind::Alone => inbox_sql::ALONE,
         };
         let since = back(limit.since);
@@ -115,39 +104,38 @@ impl InboxRows for Postgres {
         limit: usize,
         since: Option<Duration>,
         token: Uuid,
-    ) -> Result<TakenCalls, StoreError> {
+    ) -> Answer<TakenCalls> {
         let handlers: Vec<i32> = callers.iter().map(|caller| caller.handler.0).collect();
         let leases: Vec<f64> = callers.iter().map(|caller| secs(caller.lease)).collect();
         let names: Vec<&str> = callers.iter().map(|caller| &*caller.name).collect();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let query = self.query(&calls_sql::take()).bind(handlers).bind(limit).bind(token).bind(leases).bind(names);
         let (taken, since) = self.ask_since(About::Nothing, query.bind(back(since))).await?;
-        Ok(TakenCalls::new(rows::all(&taken)?, since))
+        Ok(TakenCalls { rows: rows::all(&taken)?, since })
     }
 
-    async fn date_call(&self, row: &Row, lease: Duration) -> Result<Option<Instant>, StoreError> {
-        let query = self.query(calls_sql::DATE).bind(row.id).bind(row.locked_by).bind(secs(lease));
+    async fn date_call(&self, row: &Row, lease: Duration) -> Answer<Option<Instant>> {
+        let query = self.shared(statements::DATE_CALL).bind(row.id).bind(row.locked_by).bind(interval(lease));
         let (dated, since) = self.ask_since(About::Nothing, query).await?;
         Ok((!dated.is_empty()).then_some(since))
     }
 
-    async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {
+    async fn release_calls(&self, handlers: &[HandlerId]) -> Answer<LeftCalls> {
         let query = self.query(&calls_sql::release()).bind(ids(handlers)).bind(i64::from(RELEASED_AT_ONCE));
         let rows = self.ask(query).await?;
-        let Some(row) = rows.first() else { return Ok(LeftCalls::default()) };
-        let (released, in_doubt): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-        Ok(LeftCalls::new(released.unsigned_abs(), in_doubt.unsigned_abs()))
+        let (released, in_doubt): (i64, i64) = rows::one(&rows)?;
+        Ok(LeftCalls { released: released.unsigned_abs(), in_doubt: in_doubt.unsigned_abs() })
     }
 
-    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Answer<()> {
         self.ask(self.query(inbox_sql::EXTEND).bind(ids).bind(token).bind(secs(lease))).await.map(|_| ())
     }
 
-    async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
+    async fn rows_by_token(&self, token: Uuid) -> Answer<Vec<Row>> {
         rows::all(&self.ask(self.query(&inbox_sql::rows_by_token()).bind(token)).await?)
     }
 
-    async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
+    async fn record_result(&self, row: &Row, result: &RowResult) -> Answer<bool> {
         let ((attempts, starts, breaks), due, reason, error) = match result {
             RowResult::Failed { next, error } => ((1, 0, 0), next.ok(), next.err(), Some(error)),
             RowResult::Broke { due, error } => ((0, 1, 1), Some(*due), None, Some(error)),
@@ -155,47 +143,39 @@ impl InboxRows for Postgres {
             RowResult::Released { due } => ((0, 0, 0), Some(*due), None, None),
             RowResult::Dead { reason, error } => ((0, 0, 0), None, Some(*reason), Some(error)),
             RowResult::LeftToCall { provider_key } => {
-                let query = self.query(calls_sql::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by).bind(provider_key);
-                return Ok(!self.ask(query).await?.is_empty());
+                let query = self.shared(statements::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by);
+                return Ok(!self.ask(query.bind(provider_key)).await?.is_empty());
             }
-            RowResult::Refunded => return self.refund_start(row).await,
-            RowResult::Called(result) => return self.record_call(row, result).await,
+            RowResult::Refunded => {
+                return match self.ask(self.shared(statements::REFUND_START).bind(row.id)).await {
+                    // The row is running, and its outcome sets the starts.
+                    Err(StoreError::LockTimeout) => Ok(true),
+                    answer => answer.map(|_| true),
+                };
+            }
+            RowResult::Called(result) => {
+                let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
+                let query = self.shared(statements::RECORD_CALL).bind(row.id).bind(row.locked_by);
+                let query = query.bind(i32::from(*is_attempt)).bind(answer.as_ref().map(CallAnswer::as_bytes));
+                let query = query.bind(interval(next.unwrap_or_default())).bind(next.err().map(Reason::as_str));
+                let query = query.bind(error.as_deref().map(error_text)).bind(*is_unused).bind(*in_doubt);
+                let query = query.bind(*is_question).bind(row.provider_key);
+                return Ok(!self.ask_about(About::Messages, query).await?.is_empty());
+            }
         };
-        let query = self.query(&inbox_sql::record_result()).bind(row.id).bind(row.locked_by);
-        let query = query.bind(attempts).bind(starts).bind(breaks);
-        let query = query.bind(due.map(secs)).bind(reason.map(Reason::as_str));
-        let query = query.bind(error.map(|error| error_text(error).into_owned().into_bytes()));
+        let query = self.shared(statements::RECORD_RESULT).bind(row.id).bind(row.locked_by);
+        let query = query.bind(attempts).bind(starts).bind(breaks).bind(due.map(interval));
+        let query = query.bind(reason.map(Reason::as_str)).bind(error.map(|error| error_text(error).into_owned()));
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
-    async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
-        let query = self.query(inbox_sql::IS_SCHEDULED).bind(identity.handler.0);
+    async fn is_scheduled(&self, identity: &Identity) -> Answer<bool> {
+        let query = self.shared(statements::IS_SCHEDULED).bind(identity.handler.0);
         Ok(!self.ask(query.bind(identity.key.as_bytes())).await?.is_empty())
     }
 
-    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
+    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Answer<Vec<Row>> {
         let query = self.query(&inbox_sql::dead_letter_crashed()).bind(ids(handlers)).bind(over(lease));
         rows::all(&self.ask(query).await?)
-    }
-}
-
-impl Postgres {
-    async fn refund_start(&self, row: &Row) -> Result<bool, StoreError> {
-        match self.ask(self.query(inbox_sql::REFUND_START).bind(row.id)).await {
-            // The row is running, and its outcome sets the starts.
-            Err(StoreError::LockTimeout) => Ok(true),
-            answer => answer.map(|_| true),
-        }
-    }
-
-    async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
-        let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
-        let query = self.query(calls_sql::RECORD).bind(row.id).bind(row.locked_by).bind(i32::from(*is_attempt));
-        let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(secs(next.unwrap_or_default()));
-        let query = query
-            .bind(next.err().map(Reason::as_str))
-            .bind(error.as_deref().map(|error| error_text(error).into_owned().into_bytes()));
-        let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question).bind(row.provider_key);
-        Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 }

@@ -1,13 +1,14 @@
 //! The statements of inbox rows.
 
 use crate::Reason;
-use crate::store::{self, CRASHED_AT_ONCE, MAX_BREAKS, MAX_STARTS};
+use crate::store::{self, CRASHED_AT_ONCE, MAX_STARTS};
 
 use super::calls_sql::CALLING;
 use super::rows::COLUMNS;
 
-/// Deletes the rows $1 with the tokens $2, and dates their claims. Deleting a row locks it, so that other takers skip it while
-/// the handler runs. Of several, one claim records that only idem commits this transaction.
+/// Deletes the rows $1 with the tokens $2, and dates their claims if $4 is true. Deleting a row locks it, so that other takers skip
+/// it while the handler runs. Of several, one claim records that only idem commits this transaction. $3: the lock timeout of what
+/// follows.
 pub(super) const START: &str = "
     WITH gone AS (
         DELETE FROM {schema}.inbox_messages AS i USING unnest($1::bigint[], $2::uuid[]) AS ours (id, locked_by)
@@ -17,25 +18,17 @@ pub(super) const START: &str = "
         SET processed_at = now(),
             batch_xid = CASE WHEN cardinality($1) > 1 AND gone.id = (SELECT min(id) FROM gone) THEN pg_current_xact_id() END
         FROM gone
-        WHERE claim.handler_id = gone.handler_id AND claim.key = gone.key
+        WHERE $4::boolean AND claim.handler_id = gone.handler_id AND claim.key = gone.key
     )
     SELECT array_agg(id), pg_current_xact_id()::text, set_config('lock_timeout', $3, true)
     FROM gone HAVING count(*) > 0";
-
-/// The same without the claims.
-pub(super) const REMOVE: &str = "
-    WITH gone AS (
-        DELETE FROM {schema}.inbox_messages AS i USING unnest($1::bigint[], $2::uuid[]) AS ours (id, locked_by)
-        WHERE i.id = ours.id AND i.locked_by = ours.locked_by RETURNING i.id
-    )
-    SELECT array_agg(id) FROM gone HAVING count(*) > 0";
 
 /// The predicate of the index of ordinary rows. The planner uses the index only for a statement that repeats it.
 pub(super) const ORDINARY: &str =
     "i.state IN ('scheduled', 'running') AND i.crash_count = 0 AND i.lost_connections <= 1";
 /// The predicate of the index of rows that may have ended a process or a connection, and those beside which no other row
 /// may run.
-pub(super) const SUSPECT: &str =
+pub(super) const ORPHAN: &str =
     "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count <= 1";
 /// The same for those beside which nothing may run, without the rows that are to be dead-lettered as crashed.
 pub(super) const ALONE: &str = "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count IN (2, 3)";
@@ -65,59 +58,12 @@ pub(super) const INSERT: &str = "
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING id, handler_id, key, fingerprint";
 
-/// A scheduled row is left alone, and so is never waited for. The rows are locked in the order of their ids, so that two
-/// transactions cannot deadlock.
-pub(super) const COUNT_DUPLICATES: &str = "
-    WITH seen AS (
-        SELECT handler_id, key, fingerprint, count(*) AS times
-        FROM unnest($1::int[], $2::bytea[], $3::bytea[]) AS seen (handler_id, key, fingerprint)
-        GROUP BY handler_id, key, fingerprint
-    ), found AS MATERIALIZED (
-        SELECT i.id, seen.times FROM seen JOIN {schema}.inbox_messages AS i
-            ON i.handler_id = seen.handler_id AND i.key = seen.key AND i.fingerprint = seen.fingerprint
-        WHERE i.state = 'dead'
-        ORDER BY i.id FOR UPDATE OF i
-    )
-    UPDATE {schema}.inbox_messages AS i SET deliveries = i.deliveries + found.times
-    FROM found WHERE i.id = found.id";
-
-/// One statement for every outcome: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 seconds until due, $7
-/// the reason if dead.
-pub(super) fn record_result() -> String {
-    let reason = format!(
-        "coalesce($7::text, CASE WHEN $5 > 0 AND lost_connections + $5 >= {MAX_BREAKS} THEN '{}' END)",
-        Reason::BrokeConnection
-    );
-    format!(
-        "UPDATE {{schema}}.inbox_messages SET
-            locked_by = NULL,
-            locked_until = NULL,
-            attempts = attempts + $3,
-            crash_count = CASE WHEN $3 > 0 THEN 0 ELSE greatest(crash_count - $4, 0) END,
-            lost_connections = CASE WHEN $3 > 0 THEN 0 ELSE lost_connections + $5 END,
-            run_at = coalesce(now() + $6::float8 * interval '1 second', run_at),
-            reason = {reason},
-            state = CASE WHEN {reason} IS NULL THEN 'scheduled' ELSE 'dead' END,
-            died_at = CASE WHEN {reason} IS NOT NULL THEN now() END,
-            error = coalesce(pg_catalog.convert_from($8, 'UTF8'), error)
-        WHERE id = $1 AND locked_by = $2 RETURNING 1"
-    )
-}
-
-pub(super) const IS_SCHEDULED: &str = "
-    SELECT 1 FROM {schema}.inbox_messages
-    WHERE handler_id = $1 AND key = $2 AND state <> 'dead'";
-
 pub(super) const EXTEND: &str = "
     WITH held AS MATERIALIZED (
         SELECT id FROM {schema}.inbox_messages WHERE id = ANY($1) AND locked_by = $2 FOR UPDATE SKIP LOCKED
     )
     UPDATE {schema}.inbox_messages AS i SET locked_until = now() + $3::float8 * interval '1 second'
     FROM held WHERE i.id = held.id";
-
-pub(super) const REFUND_START: &str = "
-    UPDATE {schema}.inbox_messages SET crash_count = greatest(crash_count - 1, 0)
-    WHERE id = $1 AND crash_count > 0 AND state <> 'calling'";
 
 /// Handler by handler, so that the index returns the oldest rows of each without reading those of others. The rows are
 /// locked while they are searched: running rows are skipped and do not count against the limit. Materialized, since a
@@ -148,7 +94,7 @@ pub(super) fn take(which: &str) -> String {
     )
 }
 
-/// A taken row has a start, so it is in the small index of suspects, or in that of calls.
+/// A taken row has a start, so it is in the small index of orphaned rows, or in that of calls.
 pub(super) fn rows_by_token() -> String {
     let taken = |which: &str| {
         format!(
@@ -173,7 +119,7 @@ pub(super) fn poll_due() -> String {
     format!(
         "SELECT {}, {}, {}, {}",
         any(ORDINARY, &format!("{DUE} <= now() AND {}", back("$3::float8")), ""),
-        any(SUSPECT, &format!("{DUE} <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
+        any(ORPHAN, &format!("{DUE} <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
         any(ALONE, &format!("{DUE} <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
         any(
             CRASHED,

@@ -69,7 +69,6 @@ pub(super) fn stage() -> String {
                 WHEN (SELECT count(*) FROM stored) < (SELECT count(*) FROM wanted)
                 THEN pg_catalog.concat('a trigger of inbox_messages has refused a row')::int END,
            (SELECT count(*) FROM wanted WHERE dead) AS {CONFLICTS},
-           (SELECT count(*) FROM new) - (SELECT count(*) FROM wanted) AS {DUPLICATES},
            (SELECT pg_catalog.set_config('lock_timeout', lock_timeout, true) FROM left_behind
             WHERE (SELECT count(*) FROM stored) >= 0)",
         conflict = crate::Reason::Conflict,
@@ -78,13 +77,8 @@ pub(super) fn stage() -> String {
 
 /// Prepared in each connection: the server would otherwise parse and plan it for each message.
 pub(super) fn prepare() -> String {
-    format!(
-        "PREPARE idem_local (pg_catalog.int4[], pg_catalog.bytea[], pg_catalog.bytea[], pg_catalog.bytea[],
-            pg_catalog.bytea[], pg_catalog.bytea, pg_catalog.text, pg_catalog.uuid[]) AS {}",
-        stage()
-    )
+    format!("PREPARE idem_local AS {}", stage())
 }
 
-/// The columns of the answer that have the numbers of conflicts and of messages that are left out.
+/// The column of the answer that has the number of conflicts.
 pub(super) const CONFLICTS: &str = "idem_conflicts";
-pub(super) const DUPLICATES: &str = "idem_duplicates";

@@ -1,6 +1,7 @@
 //! How connections log in.
 
 use std::pin::Pin;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use sqlx::ConnectOptions;
@@ -8,8 +9,8 @@ use sqlx::PgConnection;
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError};
 use tokio::time::timeout;
 
-use crate::BoxError;
 use crate::caught::caught;
+use crate::{BoxError, Error};
 
 use super::answer::Failure;
 use super::limits::CONNECT;
@@ -23,27 +24,29 @@ pub(super) struct Login {
     pooled: bool,
 }
 
+/// Parses the URL. The error does not repeat it, since it may contain a password.
+pub(super) fn parse(url: &str) -> Result<PgConnectOptions, Error> {
+    let wrong = |source: BoxError| Error::Database {
+        what: "the database URL cannot be read: it should look like postgres://user:password@host:5432/database".into(),
+        source,
+    };
+    let Some(rest) = ["postgres://", "postgresql://"].iter().find_map(|scheme| url.strip_prefix(scheme)) else {
+        return Err(wrong("it does not begin with postgres://".into()));
+    };
+    // A slash, question mark or hash in the password ends the host for a parser, which would take the rest for the name
+    // of a database, which is not secret.
+    let authority = rest.find(['/', '?', '#']).map_or(rest, |end| &rest[..end]);
+    if rest.contains('@') && !authority.contains('@') {
+        return Err(wrong("the URL has an `@` after the host: percent-encode the password (`/` is %2F)".into()));
+    }
+    // The text of idem's statements has keys and payloads, and sqlx logs each text whose answer takes a second, as a warning.
+    PgConnectOptions::from_str(url).map(ConnectOptions::disable_statement_logging).map_err(|error| wrong(error.into()))
+}
+
 /// A callback of the user.
 pub(super) type Callback = Arc<dyn Fn(PgConnectOptions) -> Asking + Send + Sync>;
 
 type Asking = Pin<Box<dyn Future<Output = Result<PgConnectOptions, BoxError>> + Send>>;
-
-/// Why a login with a callback failed. None of the texts contains what the callback returned.
-#[derive(Debug, thiserror::Error)]
-enum LoginError {
-    #[error("the callback given to `.credentials(..)` has failed")]
-    Failed(#[source] BoxError),
-    #[error("the callback given to `.credentials(..)` panicked: {0}")]
-    Panicked(String),
-    #[error(
-        "the callback given to `.credentials(..)` has not answered within {} seconds: cache the credentials, and \
-         refresh them before they expire",
-        CONNECT.as_secs()
-    )]
-    Late,
-    #[error("the server refuses the login: check what the callback given to `.credentials(..)` returns")]
-    Refused(#[source] Box<PgDatabaseError>),
-}
 
 impl Login {
     pub(super) fn new(target: PgConnectOptions, credentials: Option<Callback>, pooled: bool) -> Self {
@@ -56,11 +59,16 @@ impl Login {
         // The call itself is user code as well, so it is made within the future.
         let asked = async { credentials(self.target.clone()).await };
         let asked = timeout(CONNECT, caught("the callback given to `.credentials(..)`", asked)).await;
+        // None of the texts contains what the callback returned.
         let failed = match asked {
             Ok(Ok(Ok(options))) => return Ok(options),
-            Ok(Ok(Err(error))) => LoginError::Failed(error),
-            Ok(Err(panic)) => LoginError::Panicked(panic),
-            Err(_) => LoginError::Late,
+            Ok(Ok(Err(error))) => Error::database("the callback given to `.credentials(..)` has failed", error),
+            Ok(Err(panic)) => Error::database("the callback given to `.credentials(..)` panicked", panic),
+            Err(late) => {
+                let what = "the callback given to `.credentials(..)` has not answered within 5 seconds: cache the credentials, and \
+                            refresh them before they expire";
+                Error::database(what, late)
+            }
         };
         Err(Failure::Lost(failed.into()))
     }
@@ -78,14 +86,15 @@ impl Login {
     }
 
     fn explained(&self, failure: Failure) -> Failure {
-        match failure {
-            Failure::Lost(error) if self.credentials.is_some() => match error.downcast::<PgDatabaseError>() {
-                // Class 28: invalid authorization specification.
-                Ok(refused) if refused.code().starts_with("28") => Failure::Lost(LoginError::Refused(refused).into()),
-                Ok(other) => Failure::Lost(other),
-                Err(other) => Failure::Lost(other),
-            },
-            other => other,
+        let Failure::Lost(error) = failure else { return failure };
+        // Class 28: invalid authorization specification.
+        let is_refused = |error: &PgDatabaseError| error.code().starts_with("28");
+        match self.credentials.is_some() && error.downcast_ref().is_some_and(is_refused) {
+            true => {
+                let what = "the server refuses the login: check what the callback given to `.credentials(..)` returns";
+                Failure::Lost(Error::database(what, error).into())
+            }
+            false => Failure::Lost(error),
         }
     }
 

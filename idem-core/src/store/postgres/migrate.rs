@@ -12,8 +12,7 @@ use crate::store::sql::tables;
 use super::answer::Failure;
 use super::check::{self, Failed};
 use super::connection::Connection;
-use super::limits::OWN;
-use super::quote::quoted;
+use super::quote::{literal, quoted};
 use super::tables::{CURE, grants, place};
 
 /// All migrations, in order. The files write the ledger themselves, so that they can be run by hand. Old and new versions of
@@ -62,7 +61,7 @@ pub(super) async fn run(
         ),
         _ => failed("cannot migrate", failure.into_error()),
     };
-    let applied = look(connection, schema).await.map_err(|failure| match failure.code() {
+    let applied = read_ledger(connection, schema).await.map_err(|failure| match failure.code() {
         // The schema is there, or nothing would have been denied.
         Some(DENIED) => Error::Config(format!(
             "the role {role:?} may not read the schema {schema:?} ({}): as its owner, run {}",
@@ -102,8 +101,8 @@ async fn create(connection: &mut Connection, schema: &str) -> Result<(), Failure
     let lock = sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('idem migrate ' || $1, 0))");
     connection.bound(PATIENCE, lock.bind(schema)).await?;
     // Checked first, because IF NOT EXISTS requires the CREATE privilege even if the schema exists.
-    let there = sqlx::query("SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1").bind(schema);
-    if connection.bound(OWN, there).await?.is_empty() {
+    let there = format!("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = {}", literal(schema));
+    if connection.text(there).await?.is_empty() {
         connection.text(format!("CREATE SCHEMA {}", quoted(schema))).await?;
     }
     Ok(())
@@ -121,18 +120,11 @@ async fn apply(connection: &mut Connection, schema: &str, missing: Vec<Migration
     Ok(())
 }
 
-/// Reads the ledger in a transaction, so that a pooler runs all of it in one session.
-async fn look(connection: &mut Connection, schema: &str) -> Result<Vec<Applied>, Failure> {
-    connection.text("BEGIN").await?;
-    let applied = read_ledger(connection, schema).await?;
-    connection.text("COMMIT").await?;
-    Ok(applied)
-}
-
+/// Reads the ledger, by statements without bound values, which a pooler may run in any session.
 async fn read_ledger(connection: &mut Connection, schema: &str) -> Result<Vec<Applied>, Failure> {
     let ledger = format!("{}.migrations", quoted(schema));
-    let there = sqlx::query("SELECT to_regclass($1) IS NOT NULL").bind(&ledger);
-    let there = connection.bound(OWN, there).await?.first().map_or(Ok(false), |row| row.try_get(0))?;
+    let there = connection.text(format!("SELECT to_regclass({}) IS NOT NULL", literal(&ledger))).await?;
+    let there = there.first().map_or(Ok(false), |row| row.try_get(0))?;
     let mut applied = Vec::new();
     if there {
         let asked = format!("SELECT version, name, supports FROM {ledger}");

@@ -3,41 +3,35 @@
 //! | file | contents |
 //! |---|---|
 //! | `handle` | what all the files share: the pool and the name of the schema |
-//! | `options`, `address` | how a store is opened |
+//! | `options` | how a store is opened |
 //! | `check`, `migrate`, `tables` | settings and tables that would lose messages |
 //! | `pool`, `connection` | the two pools of connections, and a connection in use |
 //! | `ready`, `login`, `session`, `limits` | opening connections, logins, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
-//! | `transactions`, `claims_sql`, `txn`, `begin`, `guard`, `commit`, `rollback` | transactions: begin, claim, guard and commit, roll back |
-//! | `clean`, `state` | removing a handler's state from a session; what it is set to in each transaction behind a pooler |
-//! | `fate` | the fate of a transaction whose connection was lost, or that its handler has prepared |
+//! | `transactions`, `claims_sql`, `txn`, `begin`, `commit`, `rollback` | transactions: begin, claim, guard and commit, roll back, and how one ended |
+//! | `state` | removing a handler's state from a session; what it is set to in each transaction behind a pooler |
 //! | `inbox_rows`, `inbox_sql`, `calls_sql`, `rows` | inbox rows, also in their call phase |
 //! | `outbox_rows`, `outbox_sql` | the outbox, for handlers, relays and operators |
 //! | `consumers`, `consumers_sql` | handlers, gauges, dead letters |
-//! | `writes`, `staged`, `local`, `local_sql`, `staging` | the messages that COMMIT writes |
+//! | `writes`, `local_sql` | the messages that COMMIT writes |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune`, `prune_sql` | removing old claims |
 //! | `quote` | names and values in the text of statements |
 //! | `plans` | tests of query plans |
 
-mod address;
 mod answer;
 mod begin;
 mod calls_sql;
 mod check;
 mod claims_sql;
-mod clean;
 mod commit;
 mod connection;
 mod consumers;
 mod consumers_sql;
-mod fate;
-mod guard;
 mod handle;
 mod inbox_rows;
 mod inbox_sql;
 mod limits;
-mod local;
 mod local_sql;
 mod login;
 mod migrate;
@@ -55,8 +49,6 @@ mod ready;
 mod rollback;
 mod rows;
 mod session;
-mod staged;
-mod staging;
 mod state;
 mod tables;
 mod transactions;

@@ -11,11 +11,12 @@ use crate::{BoxError, Error};
 
 use super::begin::{Isolation, Kind};
 use super::handle::{Inner, Postgres};
-use super::login::{Callback, Login};
+use super::limits::Use;
+use super::login::{self, Callback, Login};
 use super::pool::Pool;
 use super::quote::quoted;
 use super::ready::Opener;
-use super::{address, check, claims_sql, local_sql, migrate, outbox_sql, tables};
+use super::{check, claims_sql, local_sql, migrate, outbox_sql, tables};
 
 /// The options of a [`Postgres`] store. Returned by [`Postgres::options`].
 ///
@@ -41,10 +42,8 @@ pub struct PostgresOptions {
     connections: usize,
     retention: Duration,
     verify_only: bool,
-    unsafe_durability: bool,
-    pooled: bool,
     resets: bool,
-    isolation: Isolation,
+    kind: Kind,
 }
 
 impl PostgresOptions {
@@ -56,10 +55,8 @@ impl PostgresOptions {
             connections: 32,
             retention: Duration::from_secs(7 * 24 * 3600),
             verify_only: false,
-            unsafe_durability: false,
-            pooled: false,
             resets: false,
-            isolation: Isolation::ReadCommitted,
+            kind: Kind { pooled: false, durable: true, isolation: Isolation::ReadCommitted },
         }
     }
 
@@ -84,6 +81,9 @@ impl PostgresOptions {
     /// Its error, its panic, and no answer in time are a failed login: it ends the start of a worker, and later it is
     /// tried again like any lost connection, while the connections that are open go on. Its error is shown and logged,
     /// so it must hold no secret. The options that the callback returns are neither shown nor logged.
+    ///
+    /// sqlx logs no statements of these connections, since the text of idem's has keys and payloads. The callback may return
+    /// options that log them, as in development.
     ///
     /// It may return other startup settings, such as `options.options([("app.tenant", "acme")])` or
     /// `options.options([("role", "billing")])` for roles that a vault creates for an hour. They are the initial
@@ -167,7 +167,7 @@ impl PostgresOptions {
     /// # Ok(()) }
     /// ```
     pub fn allow_unsafe_durability(mut self) -> Self {
-        self.unsafe_durability = true;
+        self.kind.durable = false;
         self
     }
 
@@ -194,7 +194,7 @@ impl PostgresOptions {
     /// # Ok(()) }
     /// ```
     pub fn pgbouncer(mut self) -> Self {
-        self.pooled = true;
+        self.kind.pooled = true;
         self
     }
 
@@ -221,11 +221,11 @@ impl PostgresOptions {
         self
     }
 
-    /// The isolation of the transactions in which handlers run; read committed by default, whatever the database's default
-    /// is. A handler cannot change it with `SET TRANSACTION`, since the claim comes before its first statement. With
-    /// another level, a handler that fails with a serialization failure (40001), or whose COMMIT does, runs again at once,
-    /// up to 5 times uncharged; its error must keep sqlx's as a source. A lower level than the database's default is logged
-    /// as a warning.
+    /// The isolation of the transactions in which handlers run; read committed by default, whatever the database's
+    /// default is. A handler cannot change it with `SET TRANSACTION`, since the claim comes before its first statement.
+    /// With another level, a handler that fails with a serialization failure (40001), or whose COMMIT does, runs again
+    /// at once, up to 5 times without an attempt; its error must keep sqlx's as a source. A lower level than the
+    /// database's default is logged as a warning.
     ///
     /// ```no_run
     /// # async fn connect() -> Result<(), idem_core::Error> {
@@ -236,7 +236,7 @@ impl PostgresOptions {
     /// # Ok(()) }
     /// ```
     pub fn isolation(mut self, isolation: Isolation) -> Self {
-        self.isolation = isolation;
+        self.kind.isolation = isolation;
         self
     }
 
@@ -248,16 +248,16 @@ impl PostgresOptions {
     /// names the fix. [`Error::Database`] if the URL is invalid, the server cannot be reached, or it rejects the login.
     pub async fn connect(self) -> Result<Postgres, Error> {
         self.validate()?;
-        let login = Login::new(address::parse(&self.url)?, self.credentials, self.pooled);
+        let kind = self.kind;
+        let login = Login::new(login::parse(&self.url)?, self.credentials, kind.pooled);
         let name = login.name();
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
-        let kind = Kind { pooled: self.pooled, durable: !self.unsafe_durability, isolation: self.isolation };
         let quoted = quoted(&self.schema);
         let [claim, writes] = [claims_sql::prepare(), format!("{}; {}", outbox_sql::prepare(), local_sql::prepare())]
             .map(|text| text.replace("{schema}", &quoted));
         let opener = Opener::new(login, kind, claim, writes);
-        let pool = Pool::new(opener, self.connections, self.resets);
-        let mut connection = pool.own().await.map_err(|lost| {
+        let pool = Arc::new(Pool::new(opener, self.connections, self.resets));
+        let mut connection = pool.connection(Use::Own).await.map_err(|lost| {
             let error = lost.into_error();
             // The errors of pgbouncer and RDS Proxy about a startup parameter.
             let text = error.to_string();
@@ -266,26 +266,26 @@ impl PostgresOptions {
                 false => failed("cannot connect to", error),
             }
         })?;
-        if self.pooled && !connection.session().read_only {
+        if kind.pooled && !connection.ready.session.read_only {
             tracing::warn!(
                 "sessions of this role are not read-only, because default_transaction_read_only is off: run ALTER ROLE \
                  .. SET default_transaction_read_only = on. Otherwise a handler that ends its transaction can write \
                  outside of it"
             );
         }
-        let default = connection.session().isolation;
-        if default > self.isolation {
+        let default = connection.ready.session.isolation;
+        if default > kind.isolation {
             tracing::warn!(
                 "the database's default_transaction_isolation is stricter than that of the handlers: give the store \
                  `.isolation(Isolation::{default:?})`, or `ALTER ROLE .. SET default_transaction_isolation` for its role. \
                  Otherwise handlers run with {:?}",
-                self.isolation
+                kind.isolation
             );
         }
-        let role = connection.session().role.clone();
-        let clock = check::server(&mut connection, self.unsafe_durability, &failed).await?;
+        let role = connection.ready.session.role.clone();
+        let clock = check::server(&mut connection, !kind.durable, &failed).await?;
         migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
-        tables::check(&mut connection, &self.schema, self.unsafe_durability, &failed).await?;
+        tables::check(&mut connection, &self.schema, !kind.durable, &failed).await?;
         connection.put_back();
         Ok(Postgres(Arc::new(Inner {
             pool,
@@ -333,10 +333,8 @@ impl fmt::Debug for PostgresOptions {
             .field("connections", &self.connections)
             .field("retention", &self.retention)
             .field("verify_only", &self.verify_only)
-            .field("unsafe_durability", &self.unsafe_durability)
-            .field("pooled", &self.pooled)
             .field("resets", &self.resets)
-            .field("isolation", &self.isolation)
+            .field("kind", &self.kind)
             .finish_non_exhaustive()
     }
 }

@@ -2,22 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
-use sqlx::{Postgres as Pg, Row as _};
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::outbox::{StagedMessage, envelope};
+use crate::store::sql::statements;
 use crate::store::{
-    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId, OutboxMark,
-    OutboxRead, OutboxRow, OutboxRows, OutboxSnapshot, OutboxStats, Page, PublishFailure, RowRef, StoreError,
-    UnreadOutbox, error_text, number,
+    Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId,
+    OutboxMark, OutboxRead, OutboxRow, OutboxRows, OutboxSnapshot, OutboxStats, Page, PublishFailure, RowRef,
+    StoreError, UnreadOutbox, error_text, number,
 };
 use crate::{Error, Key};
 
-use super::local::Local;
-use super::rows::{duration, secs, time};
-use super::staged::Staged;
+use super::handle::Statement;
+use super::rows::{self, duration, interval, secs, time};
+use super::writes::Staged;
 use super::{Postgres, Txn, outbox_sql};
 
 /// How many ids one statement counts, or twice as many as a quick one before it. Each then ends in time although rows were deleted
@@ -30,10 +30,7 @@ fn bounded(number: u64) -> i64 {
 }
 
 /// Binds the ids and message ids of rows.
-fn named<'q>(
-    query: Query<'q, Pg, PgArguments>,
-    rows: impl Iterator<Item = RowRef> + Clone,
-) -> Query<'q, Pg, PgArguments> {
+fn named<'q>(query: Statement<'q>, rows: impl Iterator<Item = RowRef> + Clone) -> Statement<'q> {
     let query = query.bind(rows.clone().map(|row| row.id).collect::<Vec<_>>());
     query.bind(rows.map(|row| row.message_id).collect::<Vec<_>>())
 }
@@ -67,62 +64,48 @@ impl OutboxRows for Postgres {
     fn stage(&self, txn: &mut Txn, outbox: OutboxId, outgoing: Vec<StagedMessage>, local: Vec<LocalMessage>) {
         match &mut txn.writes.staged {
             _ if outgoing.is_empty() => {}
-            Some(staged) => staged.extend(outgoing),
-            none => *none = Some(Box::new(Staged::new(outbox, outgoing))),
+            Some(staged) => staged.messages.extend(outgoing),
+            none => *none = Some(Staged { outbox, messages: outgoing }),
         }
         if !local.is_empty() {
-            txn.writes.local = Some(Box::new(Local::new(local)));
+            txn.writes.local = local;
         }
     }
 
-    async fn lease_outbox(
-        &self,
-        outbox: OutboxId,
-        token: Uuid,
-        request: LeaseRequest,
-    ) -> Result<LeaseAnswer, StoreError> {
-        let rows = match request {
-            LeaseRequest::Release => {
-                self.ask(self.query(outbox_sql::RELEASE).bind(outbox.number).bind(token)).await?;
-                return Ok(LeaseAnswer::Held);
-            }
-            LeaseRequest::Show => {
-                let shown = self.ask(self.query(outbox_sql::SHOW).bind(outbox.number)).await?;
-                return Ok(if shown.is_empty() { LeaseAnswer::Unknown } else { LeaseAnswer::Held });
-            }
+    async fn lease_outbox(&self, outbox: OutboxId, token: Uuid, request: LeaseRequest) -> Answer<LeaseAnswer> {
+        let of = |text| self.shared(text).bind(outbox.number);
+        let is_done = match request {
+            LeaseRequest::Release => self.ask(of(statements::RELEASE).bind(token)).await.map(|_| true)?,
+            LeaseRequest::Show => !self.ask(of(statements::SHOW)).await?.is_empty(),
             LeaseRequest::Hold(lease) => {
-                let query = self.query(outbox_sql::LEASE).bind(outbox.number).bind(token).bind(secs(lease));
-                self.ask(query).await?
+                let held = self.ask(of(statements::LEASE).bind(token).bind(interval(lease))).await?;
+                if held.is_empty() && !self.ask(of(statements::FREE).bind(token)).await?.is_empty() {
+                    return Ok(LeaseAnswer::Other);
+                }
+                !held.is_empty()
             }
         };
-        let (is_known, is_held) = match rows.first() {
-            Some(row) => (row.try_get(0)?, row.try_get(1)?),
-            None => (false, false),
-        };
-        Ok(match (is_known, is_held) {
-            (_, true) => LeaseAnswer::Held,
-            (true, false) => LeaseAnswer::Other,
-            (false, false) => LeaseAnswer::Unknown,
-        })
+        Ok(if is_done { LeaseAnswer::Held } else { LeaseAnswer::Unknown })
     }
 
-    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
-        let OutboxRead { from, to, filter, known, limit, bytes, marks } = read;
+    async fn read_outbox(&self, outbox: OutboxId, read: &OutboxRead) -> Answer<OutboxFound> {
+        let OutboxRead { from, to, limit, bytes, marks, .. } = *read;
         let table = self.0.facts.table("outbox_messages");
-        let condition = match filter {
+        let condition = match read.filter {
             OutboxFilter::Except { .. } => outbox_sql::EXCEPT,
             OutboxFilter::Keys(_) => outbox_sql::OF_KEYS,
             OutboxFilter::Destination(_) => outbox_sql::TO_DESTINATION,
             OutboxFilter::Ids(_) => outbox_sql::BY_ID,
         };
-        let query = self.query(&outbox_sql::read(condition)).bind(outbox.number).bind(from).bind(to).bind(known);
+        let query =
+            self.query(&outbox_sql::read(condition)).bind(outbox.number).bind(from).bind(to).bind(&read.known[..]);
         let query = query.bind(i64::from(limit)).bind(bounded(bytes)).bind(&table);
         let keys = |keys: &[Key]| keys.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>();
-        let query = match filter {
-            OutboxFilter::Except { keys: except, destinations } => query.bind(keys(except)).bind(destinations),
+        let query = match &read.filter {
+            OutboxFilter::Except { keys: except, destinations } => query.bind(keys(except)).bind(&destinations[..]),
             OutboxFilter::Keys(only) => query.bind(keys(only)),
-            OutboxFilter::Destination(to) => query.bind(to),
-            OutboxFilter::Ids(ids) => query.bind(ids),
+            OutboxFilter::Destination(to) => query.bind(to.as_str()),
+            OutboxFilter::Ids(ids) => query.bind(&ids[..]),
         };
         let rows = self.ask_long(query).await?;
         let Some(first) = rows.first() else { return Err(StoreError::Unavailable("a read had no answer".into())) };
@@ -145,18 +128,14 @@ impl OutboxRows for Postgres {
         Ok(OutboxFound { rows, is_cut, snapshot: Some(snapshot), mark })
     }
 
-    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
+    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Answer<u64> {
         let query = self.query(&outbox_sql::delete()).bind(outbox.number).bind(token);
         let rows = self.ask_long(named(query, published.iter().copied())).await?;
-        Ok(rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>(0))?.unsigned_abs())
+        let (deleted,): (i64,) = rows::one(&rows)?;
+        Ok(deleted.unsigned_abs())
     }
 
-    async fn record_failures(
-        &self,
-        outbox: OutboxId,
-        token: Uuid,
-        failures: &[PublishFailure],
-    ) -> Result<(), StoreError> {
+    async fn record_failures(&self, outbox: OutboxId, token: Uuid, failures: &[PublishFailure]) -> Answer<()> {
         let due: Vec<Option<f64>> = failures.iter().map(|failure| failure.next.map(secs)).collect();
         let errors: Vec<Vec<u8>> =
             failures.iter().map(|failure| error_text(&failure.error).into_owned().into_bytes()).collect();
@@ -166,29 +145,27 @@ impl OutboxRows for Postgres {
         self.ask_long(query.bind(due).bind(errors).bind(attempts.collect::<Vec<_>>())).await.map(drop)
     }
 
-    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Answer<OutboxStats> {
         let mut stats = OutboxStats::default();
         let query = self.query(outbox_sql::STATS).bind(outbox.number).bind(bounded(limit));
         let rows = if limit == 0 { self.ask(query).await? } else { self.ask_long(query).await? };
-        if let Some(row) = rows.first() {
-            stats.dead = row.try_get::<i64, _>(0)?.unsigned_abs();
-            stats.relay_seen = row.try_get::<Option<i64>, _>(1)?.map(duration);
-        }
+        let (dead, seen): (i64, Option<i64>) = rows::one(&rows)?;
+        (stats.dead, stats.relay_seen) = (dead.unsigned_abs(), seen.map(duration));
         if limit == 0 {
             return Ok(stats);
         }
         let highest = self.ask(self.query(outbox_sql::HIGHEST).bind(self.0.facts.table("outbox_messages"))).await?;
-        let highest = highest.first().map_or(Ok(None), |row| row.try_get::<Option<i64>, _>(0))?.unwrap_or(0);
+        let (highest,): (Option<i64>,) = rows::one(&highest)?;
+        let highest = highest.unwrap_or(0);
         let (mut from, mut range) = (0, COUNTED);
         while stats.waiting < limit {
             let to = if from + range < highest { from + range } else { i64::MAX };
             let query = self.query(outbox_sql::WAITING).bind(outbox.number).bind(from).bind(to);
             let began = Instant::now();
             let rows = self.ask_long(query.bind(bounded(limit - stats.waiting))).await?;
-            if let Some(row) = rows.first() {
-                stats.waiting += row.try_get::<i64, _>(0)?.unsigned_abs();
-                stats.oldest = stats.oldest.or(row.try_get::<Option<i64>, _>(1)?.map(duration));
-            }
+            let (waiting, oldest): (i64, Option<i64>) = rows::one(&rows)?;
+            stats.waiting += waiting.unsigned_abs();
+            stats.oldest = stats.oldest.or(oldest.map(duration));
             if to == i64::MAX {
                 break;
             }
@@ -198,7 +175,7 @@ impl OutboxRows for Postgres {
         Ok(stats)
     }
 
-    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
+    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Answer<Vec<UnreadOutbox>> {
         let query = self.query(outbox_sql::UNREAD).bind(secs(patience)).bind(bounded(limit));
         let unread = |row: &PgRow| {
             let waiting = row.try_get::<i64, _>(1)?.unsigned_abs();
@@ -207,7 +184,7 @@ impl OutboxRows for Postgres {
         Ok(self.ask_long(query).await?.iter().map(unread).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
+    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Answer<Vec<DeadOutgoing>> {
         let query = self.query(&outbox_sql::dead()).bind(outbox.number).bind(page.before).bind(i64::from(page.limit));
         let dead = |row: &PgRow| {
             Ok(DeadOutgoing {
@@ -221,16 +198,16 @@ impl OutboxRows for Postgres {
         Ok(self.ask(query).await?.iter().map(dead).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Result<bool, StoreError> {
-        let statement = if again { outbox_sql::REPLAY } else { outbox_sql::DISCARD };
-        Ok(!self.ask(self.query(statement).bind(outbox.number).bind(id)).await?.is_empty())
+    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Answer<bool> {
+        let query = if again { self.query(outbox_sql::REPLAY) } else { self.shared(statements::DISCARD) };
+        Ok(!self.ask(query.bind(outbox.number).bind(id)).await?.is_empty())
     }
 }
 
 impl Postgres {
-    async fn draw_mark(&self, table: &str) -> Result<OutboxMark, StoreError> {
+    async fn draw_mark(&self, table: &str) -> Answer<OutboxMark> {
         let rows = self.ask(self.query(&outbox_sql::mark()).bind(table)).await?;
-        let Some(row) = rows.first() else { return Err(StoreError::Unavailable("a mark had no answer".into())) };
-        Ok(OutboxMark { highest: row.try_get(0)?, number: row.try_get(1)? })
+        let (highest, number): (i64, i64) = rows::one(&rows)?;
+        Ok(OutboxMark { number, highest })
     }
 }

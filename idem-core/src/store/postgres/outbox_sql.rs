@@ -21,61 +21,27 @@ pub(super) const STAGE: &str = "
 
 /// Prepared in each connection: the server would otherwise parse and plan it for each message.
 pub(super) fn prepare() -> String {
-    format!(
-        "PREPARE idem_stage (pg_catalog.int4, pg_catalog.uuid, pg_catalog.bytea, pg_catalog.bytea, pg_catalog.bytea,
-            pg_catalog.bytea) AS {STAGE}"
-    )
+    format!("PREPARE idem_stage AS {STAGE}")
 }
 
-/// The INSERT of many or large messages, with a further condition. The order of the rows is that of the arrays. Returns how many
-/// rows it has inserted. The transaction gets its number before it draws ids, as relays rely on.
-fn stage_where(condition: &str) -> String {
-    format!(
-        "
+/// The INSERT of an application in its own transaction. The order of the rows is that of the arrays. Returns how many rows it has
+/// inserted. The transaction gets its number before it draws ids, as relays rely on.
+///
+/// The connection may be one of another database, and the store's may have been restored since the number of the outbox was read:
+/// then it inserts nothing.
+pub(super) const STAGE_OWN: &str = "
     WITH staged AS (
-        INSERT INTO {{schema}}.outbox_messages (outbox_id, message_id, destination, key, envelope, payload)
+        INSERT INTO {schema}.outbox_messages (outbox_id, message_id, destination, key, envelope, payload)
         SELECT $1, new.message_id, pg_catalog.convert_from(new.destination, 'UTF8'), new.key,
                pg_catalog.convert_from(new.envelope, 'UTF8')::pg_catalog.json, new.payload
         FROM unnest($2::pg_catalog.uuid[], $3::pg_catalog.bytea[], $4::pg_catalog.bytea[], $5::pg_catalog.bytea[],
                     $6::pg_catalog.bytea[])
             WITH ORDINALITY AS new (message_id, destination, key, envelope, payload, place)
-        WHERE pg_catalog.pg_current_xact_id() IS NOT NULL {condition}
+        WHERE pg_catalog.pg_current_xact_id() IS NOT NULL AND EXISTS (SELECT FROM {schema}.outboxes WHERE id = $1)
         ORDER BY new.place
         RETURNING 1
     )
-    SELECT count(*) FROM staged"
-    )
-}
-
-/// Behind the guard of the transaction.
-pub(super) fn stage_many() -> String {
-    stage_where("")
-}
-
-/// In a transaction of the application's own. The connection may be one of another database, and the store's may have been
-/// restored since the number of the outbox was read: then it inserts nothing.
-pub(super) fn stage_own() -> String {
-    stage_where("AND EXISTS (SELECT FROM {schema}.outboxes WHERE id = $1)")
-}
-
-/// Takes or renews the lease, if it is free or held under the token. Returns whether the outbox has a row, and whether the lease is
-/// held now. One that is taken by another relay is not written to.
-pub(super) const LEASE: &str = "
-    WITH held AS (
-        UPDATE {schema}.outboxes
-        SET locked_by = $2, lease = $3 * interval '1 second', locked_until = clock_timestamp() + $3 * interval '1 second',
-            relay_seen_at = clock_timestamp()
-        WHERE id = $1 AND (locked_by IS NULL OR locked_by = $2 OR locked_until < clock_timestamp()
-                           OR locked_until > clock_timestamp() + lease)
-        RETURNING 1
-    )
-    SELECT EXISTS (SELECT FROM {schema}.outboxes WHERE id = $1), EXISTS (SELECT FROM held)";
-
-pub(super) const RELEASE: &str = "
-    UPDATE {schema}.outboxes SET locked_by = NULL, locked_until = '-infinity' WHERE id = $1 AND locked_by = $2";
-
-pub(super) const SHOW: &str =
-    "UPDATE {schema}.outboxes SET relay_seen_at = clock_timestamp() WHERE id = $1 RETURNING 1";
+    SELECT count(*) FROM staged";
 
 /// The columns of a message.
 const COLUMNS: &str = "m.id, m.message_id, m.attempts, m.destination, m.key, m.envelope::text, m.payload,
@@ -215,5 +181,3 @@ pub(super) const REPLAY: &str = "
         SELECT outbox_id, message_id, created_at, destination, key, envelope, payload FROM gone
     )
     SELECT 1 FROM gone";
-
-pub(super) const DISCARD: &str = "DELETE FROM {schema}.outbox_dead WHERE outbox_id = $1 AND id = $2 RETURNING 1";

@@ -6,7 +6,7 @@ use crate::outbox::{Outgoing, StoreOutbox};
 use crate::store::{Consumers, OutboxRows, OwnClaim, StoreError, check_transaction, checked};
 use crate::{Error, Fingerprint, Key, KeyError};
 
-use super::staged::Staged;
+use super::writes::Staged;
 use super::{Postgres, claims_sql, outbox_sql};
 
 /// Why a statement has inserted nothing.
@@ -124,22 +124,23 @@ impl StoreOutbox<Postgres> {
         check_transaction(connection.is_in_transaction())?;
         let number = async || self.store.0.outboxes.get(&self.name, self.store.register_outbox(&self.name)).await;
         let outbox = number().await?;
-        let mut staged = Staged::new(outbox, checked(messages, self.store.0.facts.bell.limit(outbox))?);
+        let messages = checked(messages, self.store.0.facts.notifier.limit(outbox))?;
+        let mut staged = Staged { outbox, messages };
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
         let mut insert = async |staged: &Staged| {
-            let query = staged.bind(self.store.query(&outbox_sql::stage_own())).persistent(false);
+            let query = staged.bind(self.store.query(outbox_sql::STAGE_OWN)).persistent(false);
             let row = query.fetch_one(&mut *connection).await.map_err(failed)?;
             row.try_get::<i64, _>(0).map_err(failed)
         };
         let mut rows = insert(&staged).await?;
         if rows == 0 {
             self.store.0.outboxes.forget(&self.name);
-            staged.move_to(number().await?);
+            staged.outbox = number().await?;
             rows = insert(&staged).await?;
         }
         match rows {
             0 => Err(Error::database("could not stage messages", UNKNOWN)),
-            rows if rows == staged.len() as i64 => {
+            rows if rows == staged.messages.len() as i64 => {
                 self.look_for_relay(outbox);
                 Ok(())
             }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::store::Consumers;
 
 use super::connection::Connection;
+use super::limits::Use;
 use super::{Postgres, calls_sql, claims_sql, consumers_sql, inbox_sql, prune_sql};
 
 /// Half of each million belongs to another consumer, which no worker serves at the moment.
@@ -39,7 +40,7 @@ impl World {
         };
         let schema = format!("idem_test_{}", Uuid::new_v4().simple());
         let store = Postgres::options(&url).schema(&schema).connect().await.unwrap();
-        let connection = store.0.pool.own().await.unwrap();
+        let connection = store.0.pool.connection(Use::Own).await.unwrap();
         let mut world = Self { store, connection };
         world.run("SET statement_timeout = 0").await;
         // sqlx prepares its statements, and after some uses PostgreSQL plans them without looking at the values.
@@ -49,7 +50,7 @@ impl World {
 
     async fn run(&mut self, text: &str) {
         let text = self.store.text_with(text, &[]);
-        self.connection.raw().execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
+        self.connection.ready.conn.execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
     }
 
     async fn prepare(&mut self, name: &str, types: &str, statement: &str) {
@@ -59,7 +60,7 @@ impl World {
     /// Returns how many buffers the execution touched, and which indexes it used.
     async fn execute(&mut self, call: &str) -> (u64, Vec<String>) {
         let text = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {call}");
-        let row = self.connection.raw().fetch_one(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
+        let row = self.connection.ready.conn.fetch_one(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
         let plan: Value = serde_json::from_str(&row.try_get_unchecked::<String, _>(0).unwrap()).unwrap();
         let plan = &plan[0]["Plan"];
         let count = |what: &str| plan[what].as_u64().unwrap();
@@ -94,9 +95,9 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     world.run("ALTER TABLE {schema}.inbox_messages SET UNLOGGED").await;
     // Creating the indexes afterwards is faster than maintaining them; these plans do not use the unique one.
     let indexes = "SELECT indexdef, indexname FROM pg_indexes WHERE schemaname = $1 AND tablename = 'inbox_messages'
-                   AND indexname IN ('inbox_messages_ordinary', 'inbox_messages_suspect', 'inbox_messages_dead')";
+                   AND indexname IN ('inbox_messages_ordinary', 'inbox_messages_orphan', 'inbox_messages_dead')";
     let indexes = sqlx::query_as::<_, (String, String)>(indexes).bind(world.store.0.schema.clone());
-    let indexes = indexes.fetch_all(world.connection.raw()).await.unwrap();
+    let indexes = indexes.fetch_all(&mut world.connection.ready.conn).await.unwrap();
     assert_eq!(indexes.len(), 3);
     let unique = "inbox_messages_handler_id_key_fingerprint_key";
     world.run(&format!("ALTER TABLE {{schema}}.inbox_messages DROP CONSTRAINT {unique}")).await;
@@ -114,16 +115,10 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     let calls = "('{1,2}', 10, gen_random_uuid(), '{30,30}', '{a,b}', 3.2e9)";
     let statements = [
         ("ordinary", inbox_sql::take(inbox_sql::ORDINARY), TAKE, ten, "ordinary"),
-        ("suspect", inbox_sql::take(inbox_sql::SUSPECT), TAKE, ten, "suspect"),
-        (
-            "poll_due",
-            inbox_sql::poll_due(),
-            "(int[], float8, float8, float8)",
-            "('{1,2}', 30, 3.2e9, 3.2e9)",
-            "suspect",
-        ),
-        ("dead_letter_crashed", inbox_sql::dead_letter_crashed(), "(int[], float8)", "('{1,2}', 30)", "suspect"),
-        ("taken", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())", "suspect"),
+        ("orphan", inbox_sql::take(inbox_sql::ORPHAN), TAKE, ten, "orphan"),
+        ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)", "orphan"),
+        ("dead_letter_crashed", inbox_sql::dead_letter_crashed(), "(int[], float8)", "('{1,2}', 30)", "orphan"),
+        ("taken", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())", "orphan"),
         ("called", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())", "calls"),
         ("calls", calls_sql::take(), TAKE_CALLS, calls, "calls"),
     ];
@@ -142,12 +137,13 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
 #[tokio::test]
 async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
     let Some(mut world) = World::make().await else { return };
-    let claim = "(int[], bytea[], bytea[], bool, text, text, text, int[])";
-    let values = "('{1}', '{a}', '{b}', true, '1', '1', '1', '{1}')";
+    let claim = "(int[], bytea[], bytea[], bool, text, text, text)";
+    let values = "('{1}', '{a}', '{b}', true, '1', '1', '1')";
     let statements = [
         ("alone", claims_sql::claim_uncontended(), claim, values),
         ("beside", claims_sql::claim_contended(), claim, values),
-        ("known", claims_sql::unlocked_claims(), "(int[], bytea[])", "('{1}', '{a}')"),
+        ("known", claims_sql::existing_claims(false), "(int[], bytea[])", "('{1}', '{a}')"),
+        ("locked", claims_sql::existing_claims(true), "(int[], bytea[])", "('{1}', '{a}')"),
     ];
     for (name, statement, types, values) in statements {
         world.prepare(name, types, &statement).await;
@@ -204,7 +200,8 @@ async fn a_step_of_prune_reads_its_blocks_and_the_rows_beside_old_claims() {
                      SELECT 1, int4send(-n), '', 'scheduled', '{}', '' FROM generate_series(1, 20000) AS n";
         world.run(inbox).await;
         world.run(&begin).await;
-        let compiles: String = sqlx::query_scalar("SHOW jit").fetch_one(world.connection.raw()).await.unwrap();
+        let compiles: String =
+            sqlx::query_scalar("SHOW jit").fetch_one(&mut world.connection.ready.conn).await.unwrap();
         assert_eq!(compiles, "off", "a step would take longer to compile than to run");
         let (buffers, indexes) = world.execute(&format!("{find}(2000, 2064, 0)")).await;
         println!("{buffers} buffers by {indexes:?}");
@@ -246,7 +243,7 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
     let statements = [
         ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, BACK, BACK)"),
         ("ordinary", inbox_sql::take(inbox_sql::ORDINARY), TAKE, some),
-        ("suspect", inbox_sql::take(inbox_sql::SUSPECT), TAKE, some),
+        ("orphan", inbox_sql::take(inbox_sql::ORPHAN), TAKE, some),
         ("calls", calls_sql::take(), TAKE_CALLS, calls),
     ];
     for (name, statement, types, values) in statements {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use crate::store::FOR_A_RELAY;
@@ -26,12 +26,8 @@ fn own(connections: usize) -> usize {
     if connections < FOR_A_RELAY { 1 } else { (connections / 8).clamp(2, 8) }
 }
 
-/// The connections of one store; clones share them.
-#[derive(Clone)]
-pub(super) struct Pool(Arc<Shared>);
-
-/// The state that the connections of a store share.
-pub(super) struct Shared {
+/// The connections of one store.
+pub(super) struct Pool {
     pub(super) opener: Opener,
     /// Whether the settings of a handler are undone before the next one of its batch.
     pub(super) resets: AtomicBool,
@@ -39,7 +35,7 @@ pub(super) struct Shared {
     own: Slots,
     /// Limits own statements that may take long: where there are two connections, another one can always run beside them,
     /// which extends leases.
-    long: Arc<Semaphore>,
+    long: Semaphore,
     logins: Semaphore,
 }
 
@@ -49,9 +45,6 @@ struct Slots {
     /// Each of them belongs to a free slot. A stack, so that few stay warm and those opened for a burst are seldom used.
     idle: Mutex<Vec<Ready>>,
 }
-
-/// The slot of a connection in use. Released when it is dropped.
-pub(super) type Slot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl Slots {
     fn new(size: usize) -> Self {
@@ -63,63 +56,46 @@ impl Pool {
     /// Creates a pool of at most `connections`, at least 2.
     pub(super) fn new(opener: Opener, connections: usize, resets: bool) -> Self {
         let own = own(connections);
-        Self(Arc::new(Shared {
+        Self {
             opener,
             resets: AtomicBool::new(resets),
             lent: Slots::new(connections.saturating_sub(own).max(1)),
             own: Slots::new(own),
-            long: Arc::new(Semaphore::new(own.saturating_sub(1).max(1))),
+            long: Semaphore::new(own.saturating_sub(1).max(1)),
             logins: Semaphore::new(LOGINS),
-        }))
+        }
     }
 
-    /// Returns a connection for a transaction, idle or new; waits while all are in use.
-    pub(super) async fn lent(&self) -> Result<Connection, Failure> {
-        self.connection(Use::Lent, None).await
+    /// Waits until an own statement that may take long can run, and keeps its place until the result is dropped.
+    pub(super) async fn long(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        self.long.acquire().await.map_err(closed)
     }
 
-    /// Returns a connection for one of idem's own statements.
-    pub(super) async fn own(&self) -> Result<Connection, Failure> {
-        self.connection(Use::Own, None).await
-    }
-
-    /// Returns one for an own statement that may take long.
-    pub(super) async fn long(&self) -> Result<Connection, Failure> {
-        let long = self.0.long.clone().acquire_owned().await.map_err(closed)?;
-        self.connection(Use::Own, Some(long)).await
-    }
-
-    /// As [`own`](Self::own), without waiting for other logins and statements: those of a server that hangs would delay it. If
-    /// all are in use, it is one more.
-    pub(super) async fn own_at_once(&self) -> Result<Connection, Failure> {
-        let free = self.0.own.free.clone().try_acquire_owned().ok();
-        let idle = free.as_ref().and_then(|_| self.0.own.idle.lock().pop());
-        let ready = match idle {
-            Some(ready) => ready,
-            None => self.0.open(Use::Own).await?,
-        };
-        Ok(Connection::new(ready, Use::Own, self.0.clone(), free.map(|free| (free, None))))
-    }
-
-    async fn connection(&self, of: Use, long: Option<OwnedSemaphorePermit>) -> Result<Connection, Failure> {
-        let slots = self.0.slots(of);
+    /// Returns a connection of this use, idle or new; waits while all are in use.
+    pub(super) async fn connection(self: &Arc<Self>, of: Use) -> Result<Connection, Failure> {
+        let slots = self.slots(of);
         let free = slots.free.clone().acquire_owned().await.map_err(closed)?;
         let idle = slots.idle.lock().pop();
         let ready = match idle {
             Some(ready) => ready,
             // Boxed: the future is large and seldom used, and would be part of every delivery's future.
-            None => Box::pin(self.0.log_in(of)).await?,
+            None => Box::pin(self.log_in(of)).await?,
         };
-        Ok(Connection::new(ready, of, self.0.clone(), Some((free, long))))
+        Ok(Connection::new(ready, of, self.clone(), Some(free)))
     }
-}
 
-/// The semaphores are never closed.
-fn closed(error: AcquireError) -> Failure {
-    Failure::Lost(error.into())
-}
+    /// Returns one for an own statement, without waiting for other logins and statements: those of a server that hangs would delay
+    /// it. If all are in use, it is one more.
+    pub(super) async fn own_at_once(self: &Arc<Self>) -> Result<Connection, Failure> {
+        let free = self.own.free.clone().try_acquire_owned().ok();
+        let idle = free.as_ref().and_then(|_| self.own.idle.lock().pop());
+        let ready = match idle {
+            Some(ready) => ready,
+            None => self.open(Use::Own).await?,
+        };
+        Ok(Connection::new(ready, Use::Own, self.clone(), free))
+    }
 
-impl Shared {
     fn slots(&self, of: Use) -> &Slots {
         match of {
             Use::Lent => &self.lent,
@@ -150,7 +126,7 @@ impl Shared {
     }
 
     /// Makes a connection idle, and releases its slot.
-    pub(super) fn put_back(&self, of: Use, ready: Ready, slot: Slot) {
+    pub(super) fn put_back(&self, of: Use, ready: Ready, slot: OwnedSemaphorePermit) {
         self.slots(of).idle.lock().push(ready);
         drop(slot);
     }
@@ -162,6 +138,11 @@ impl Shared {
             drop(closed);
         }
     }
+}
+
+/// The semaphores are never closed.
+fn closed(error: AcquireError) -> Failure {
+    Failure::Lost(error.into())
 }
 
 #[cfg(test)]

@@ -1,19 +1,17 @@
 //! The statements that delete old claims.
 
-/// Allows one pruner per schema at a time, until the end of the step's transaction. With a pooler, the next step may run
-/// in another session.
-pub(super) const LOCK: &str = "SELECT pg_try_advisory_xact_lock(hashtextextended('idem prune ' || $1, 0))";
-
 /// Forbids plans that read all inbox rows for each claim: one that was made while the inbox was empty is kept. The blocks
 /// of a step must not be searched for in the whole table either. A plan that has no choice but a forbidden one costs 10^10 by its
 /// estimate, and one that looks at each claim costs much too: for both, the server would compile the statement anew in each
 /// step, which takes longer than the step (PostgreSQL manual, 32.2).
 pub(super) const PLANNER: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_tidscan = on; SET LOCAL jit = off";
 
-/// The number of blocks of the claims in the schema $1, the block at which the walk continues, how many seconds it is
-/// behind, the shortest retention in seconds, if any claims are pruned, and the clock.
+/// Whether this is the only pruner of the schema $1 until the end of the step's transaction (with a pooler, the next step may run in
+/// another session), the number of blocks of the claims, the block at which the walk continues, how many seconds it is behind,
+/// the shortest retention in seconds, if any claims are pruned, and the clock.
 pub(super) const PLACE: &str = "
-    SELECT pg_relation_size(format('%I.processed_messages', $1::text)::regclass) / current_setting('block_size')::bigint,
+    SELECT pg_try_advisory_xact_lock(hashtextextended('idem prune ' || $1::text, 0)),
+           pg_relation_size(format('%I.processed_messages', $1::text)::regclass) / current_setting('block_size')::bigint,
            coalesce(max(block), 0), coalesce(extract(epoch FROM now() - max(caught_up_to)), 0)::float8,
            (SELECT extract(epoch FROM min(retention))::float8 FROM {schema}.handlers), extract(epoch FROM now())::float8
     FROM {schema}.pruner";

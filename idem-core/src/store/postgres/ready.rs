@@ -8,7 +8,7 @@ use super::answer::Failure;
 use super::begin::Kind;
 use super::limits::Use;
 use super::login::Login;
-use super::session::{self, Learnt, Session};
+use super::session::{self, Session};
 
 /// A connection whose session is prepared.
 pub(super) struct Ready {
@@ -26,28 +26,29 @@ pub(super) struct Opener {
     prepare: String,
     /// Prepares those that write what it stages.
     writes: String,
-    learnt: Mutex<Option<Learnt>>,
+    /// The first session of idem's own, which tells what later ones start with.
+    first: Mutex<Option<Session>>,
 }
 
 impl Opener {
     pub(super) fn new(login: Login, kind: Kind, prepare: String, writes: String) -> Self {
-        Self { login, kind, prepare, writes, learnt: Mutex::default() }
+        Self { login, kind, prepare, writes, first: Mutex::default() }
     }
 
     /// Logs in with these options, and prepares the session.
     pub(super) async fn open(&self, of: Use, options: PgConnectOptions) -> Result<Ready, Failure> {
         let Kind { pooled, durable, .. } = self.kind;
-        let learnt = self.learnt.lock().clone();
+        let first = self.first.lock().clone();
         let options = match pooled {
             // A pooler accepts no settings: its sessions start with the role's settings.
             true => options,
-            false => session::started(options, of, durable, learnt.as_ref()),
+            false => session::started(options, of, durable, first.as_ref()),
         };
         let mut conn = self.login.connect(options).await?;
         let mut session = Session::of(&mut conn, of == Use::Lent && !pooled).await?;
-        let learnt = session.learn(&mut conn, learnt).await?;
+        session.learn(&mut conn, first).await?;
         if of == Use::Own {
-            *self.learnt.lock() = Some(learnt);
+            *self.first.lock() = Some(session.clone());
         }
         if !pooled {
             session.prepare(&mut conn, of, durable, &self.prepare, &self.writes).await?;

@@ -1,17 +1,22 @@
-//! ROLLBACK, and the question how a handler has ended its transaction.
+//! ROLLBACK, and how a transaction ended: one that its handler has ended or prepared, or whose connection was dropped.
+
+use std::sync::Once;
 
 use sqlx::Row as _;
+use sqlx::postgres::PgRow;
 
 use crate::BoxError;
-use crate::store::{RollbackResult, StoreError};
+use crate::store::{Fate, StoreError, Ticket};
 
 use super::answer::Failure;
-use super::connection::Answer;
-use super::fate::roll_back_prepared;
+use super::connection::{Answer, Connection};
+use super::limits::Use;
+use super::quote::literal;
 use super::txn::{Txn, not_answered};
+use super::{Postgres, claims_sql};
 
 /// Ends the open transaction, and asks for the status of the transaction that made the claim. The error: it is not known.
-pub(super) async fn fate(mut txn: Txn) -> Result<RollbackResult, BoxError> {
+async fn fate(mut txn: Txn) -> Result<Fate, BoxError> {
     let xid = txn.xid.take().unwrap_or_default();
     let ours = format!("pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8");
     let status = format!("SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
@@ -19,7 +24,6 @@ pub(super) async fn fate(mut txn: Txn) -> Result<RollbackResult, BoxError> {
     let mut answer = txn.connection.run(text).await;
     if answer.failure.as_ref().and_then(Failure::code) == Some("25P02") {
         // An aborted transaction cannot be asked for its id; it is assumed to be the one that made the claim.
-        txn.connection.clear_failure();
         let text = format!("ROLLBACK; SELECT true; {status}");
         answer = txn.connection.run(text).await;
     }
@@ -32,14 +36,14 @@ pub(super) async fn fate(mut txn: Txn) -> Result<RollbackResult, BoxError> {
     let status = rows.get(1).and_then(|row| row.try_get::<Option<String>, _>(0).ok().flatten());
     match status.as_deref() {
         // The session of a handler that ends transactions is in an unknown state: it is closed.
-        Some("aborted") if ended => Ok(RollbackResult::Ended),
+        Some("aborted") if ended => Ok(Fate::Ended),
         Some("aborted") => {
             txn.put_back(&rows);
-            Ok(RollbackResult::RolledBack)
+            Ok(Fate::RolledBack)
         }
-        Some("committed") => Ok(RollbackResult::CommittedEarly),
+        Some("committed") => Ok(Fate::CommittedEarly),
         Some("in progress") => match roll_back_prepared(&mut txn.connection, &xid).await {
-            Ok(true) => Ok(RollbackResult::Ended),
+            Ok(true) => Ok(Fate::Ended),
             Ok(false) => Err("the handler ended its transaction, which still runs".into()),
             Err(failure) => Err(failure.into_error()),
         },
@@ -52,15 +56,15 @@ pub(super) async fn fate(mut txn: Txn) -> Result<RollbackResult, BoxError> {
 }
 
 /// Rolls back. An answer to ROLLBACK shows that the connection is alive.
-pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError> {
-    if !txn.connection.is_usable() {
+pub(super) async fn rollback(mut txn: Txn) -> Result<Fate, StoreError> {
+    if !txn.connection.sound {
         return Err(not_answered());
     }
     txn.connection.flush().await?;
     if txn.xid.is_some() {
         let counted = txn.connection.counts_transaction();
         return match fate(txn).await {
-            Ok(RollbackResult::RolledBack | RollbackResult::Ended) if !counted => Ok(RollbackResult::Unbegun),
+            Ok(Fate::RolledBack | Fate::Ended) if !counted => Ok(Fate::Unbegun),
             ended => ended.map_err(StoreError::ConnectionLost),
         };
     }
@@ -68,10 +72,89 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError>
     match txn.connection.text(text).await {
         Ok(rows) => {
             txn.put_back(&rows);
-            Ok(RollbackResult::RolledBack)
+            Ok(Fate::RolledBack)
         }
         // An error is an answer, too; the connection is closed, since its state is unexpected.
-        Err(Failure::Refused(_)) => Ok(RollbackResult::RolledBack),
+        Err(Failure::Refused(_)) => Ok(Fate::RolledBack),
         Err(lost) => Err(lost.into()),
     }
 }
+
+const STATUS: &str = "SELECT pg_catalog.pg_xact_status($1::text::pg_catalog.xid8)";
+
+impl Postgres {
+    /// Returns the fate of a transaction of another connection. One that still runs holds the claim until the server notices
+    /// that its client is gone, within a second. One that its handler has prepared is rolled back.
+    pub(super) async fn fate_of(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
+        let mut connection = self.0.pool.connection(Use::Own).await?;
+        let asked = sqlx::query(STATUS).bind(&ticket.number);
+        let rows = match connection.autocommit(asked).await {
+            Ok(rows) => rows,
+            // 22023: the id is in the future of this server, which took over from a server that was ahead. The
+            // transaction never happened here.
+            Err(failure) if failure.code() == Some("22023") => return Ok(Fate::RolledBack),
+            Err(failure) => return Err(failure.into()),
+        };
+        let status: Option<String> = rows.first().map_or(Ok(None), |row: &PgRow| row.try_get(0))?;
+        let fate = match status.as_deref() {
+            // In a separate statement: the snapshot of the first one may be older than the commit.
+            Some("committed") if self.is_ours(&mut connection, ticket).await? => Fate::CommittedEarly,
+            Some("in progress") => match roll_back_prepared(&mut connection, &ticket.number).await {
+                Ok(true) => Fate::Ended,
+                Ok(false) => Fate::Running,
+                // It may not be prepared at all: a role may lack the privilege to look.
+                Err(Failure::Refused(_)) => return Ok(Fate::Running),
+                Err(lost) => return Err(lost.into()),
+            },
+            // Aborted; or the id was reused by another transaction; or it is too old to be known, and then the claim
+            // decides.
+            _ => Fate::RolledBack,
+        };
+        connection.put_back();
+        Ok(fate)
+    }
+
+    /// Returns whether a committed transaction with the ticket's id is the ticket's. A server that crashed knows only the
+    /// transactions in its log, and the log is flushed at a commit (PostgreSQL manual, 30.3), so it may reuse the id of a
+    /// transaction that was open. The claim is unambiguous: it carries the id.
+    ///
+    /// Without a claim, nothing is known, and the message of a natural handler counts as not run: it runs again.
+    async fn is_ours(&self, connection: &mut Connection, ticket: &Ticket) -> Result<bool, Failure> {
+        let Some((handler, key)) = &ticket.claim else {
+            return Ok(false);
+        };
+        let query = self.query(claims_sql::STANDS).bind(handler.0).bind(key.as_bytes()).bind(&ticket.number);
+        Ok(!connection.autocommit(query).await?.is_empty())
+    }
+}
+
+/// Rolls back a transaction that a handler prepared for another session to commit (PREPARE TRANSACTION), if the one with this
+/// number is prepared. No session holds it, and it keeps its claim locked until somebody ends it. Returns whether it was.
+///
+/// Only the role that prepared it may do so, or a superuser, and a handler may have taken another role before or after.
+/// The connection has that role then, and is closed when it is put back.
+async fn roll_back_prepared(connection: &mut Connection, number: &str) -> Result<bool, Failure> {
+    let find = format!(
+        "SELECT pg_catalog.format('ROLLBACK PREPARED %L', gid),
+             pg_catalog.format('RESET SESSION AUTHORIZATION; SET ROLE %I', owner)
+         FROM pg_catalog.pg_prepared_xacts
+         WHERE transaction = ({}::pg_catalog.xid8)::pg_catalog.xid AND database = pg_catalog.current_database()",
+        literal(number)
+    );
+    let rows = connection.text(find).await?;
+    let Some(row) = rows.first() else { return Ok(false) };
+    let (end, own): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+    let mut ended = connection.text(&*end).await;
+    // A pooler's session keeps no role.
+    if ended.as_ref().is_err_and(|failure| failure.code() == Some("42501")) && !connection.is_pooled() {
+        connection.text(own).await?;
+        ended = connection.text(&*end).await;
+    }
+    if let Err(failure @ Failure::Refused(_)) = &ended {
+        TELL.call_once(|| tracing::error!(error = ?failure, "a handler ran PREPARE TRANSACTION, and idem cannot undo it, so that its message is held: run {end}"));
+    }
+    ended.map(|_| true)
+}
+
+/// Logs only once, because the caller retries.
+static TELL: Once = Once::new();

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use sqlx::Row as _;
 use sqlx::postgres::PgRow;
+use sqlx::postgres::types::PgInterval;
+use sqlx::{FromRow, Row as _};
 
-use crate::store::{HandlerId, Identity, Row, StoreError, stored};
+use crate::store::{Answer, HandlerId, Identity, Row, StoreError, stored};
 
 /// The columns that `stored::decode` reads, of the row `i` and its handler `h`. Times are microseconds, which need no
 /// calendar.
@@ -19,8 +20,14 @@ pub(super) const COLUMNS: &str = "
     (extract(epoch FROM i.asked_at) * 1000000)::bigint AS asked_at, i.call_name, i.state = 'calling' AS is_calling,
     (extract(epoch FROM i.locked_until) * 1000000)::bigint AS locked_until";
 
+/// Decodes the row of a statement that always returns one.
+pub(super) fn one<T: for<'r> FromRow<'r, PgRow>>(rows: &[PgRow]) -> Answer<T> {
+    let row = rows.first().ok_or_else(|| StoreError::Unavailable("a statement returned no row".into()))?;
+    Ok(T::from_row(row)?)
+}
+
 /// Decodes all rows, each of which may have one more column, `waited`: how long it had been due.
-pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
+pub(super) fn all(rows: &[PgRow]) -> Answer<Vec<Row>> {
     let decode = |row: &PgRow| {
         let waited = row.try_get::<i64, _>("waited").ok().map(duration);
         Ok(Row { waited, ..stored::decode(row, time)? })
@@ -46,6 +53,11 @@ pub(super) fn micros(time: SystemTime) -> i64 {
 /// Converts a duration for `* interval '1 second'`, capped at a hundred years, so that its sum is a valid timestamp.
 pub(super) fn secs(duration: Duration) -> f64 {
     duration.as_secs_f64().min(3.2e9)
+}
+
+/// Converts a duration to what can be added to a timestamp, capped likewise.
+pub(super) fn interval(duration: Duration) -> PgInterval {
+    PgInterval { months: 0, days: 0, microseconds: (secs(duration) * 1e6) as i64 }
 }
 
 /// Returns how many seconds a search goes back, at most a hundred years.

@@ -7,9 +7,8 @@ use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
 
 use super::answer::Failure;
 use super::begin::Isolation;
-use super::clean::RESET;
 use super::limits::{LOCK_WAIT, OWN, Use};
-use super::state::{MEANING, SessionState};
+use super::state::{MEANING, RESET, SessionState};
 
 /// The session before idem changed it, as determined by role, database and server.
 #[derive(Clone)]
@@ -26,8 +25,6 @@ pub(super) struct Session {
     pub(super) isolation: Isolation,
     /// Whether a transaction that idem did not begin is read-only.
     pub(super) read_only: bool,
-    /// The process id of the backend.
-    pub(super) process: i32,
     /// The role whose privileges the session has.
     pub(super) role: String,
     /// It, and what determines the meaning of statements.
@@ -45,17 +42,10 @@ const WATCH: &str = "client_connection_check_interval";
 /// Shows that the server has received the settings with which a session starts.
 pub(super) const STARTED: &str = "idem.started";
 
-/// Properties that the first connection has found out, for the start of later ones.
-#[derive(Clone)]
-pub(super) struct Learnt {
-    synchronous_commit: &'static str,
-    watches: bool,
-    state: Arc<SessionState>,
-}
-
 /// The settings with which a session starts. They are committed before its first transaction, so no ROLLBACK undoes
-/// them, and `RESET ALL` returns to them. They come last, so that they override those of the URL and of a callback.
-pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: Option<&Learnt>) -> PgConnectOptions {
+/// them, and `RESET ALL` returns to them. They come last, so that they override those of the URL and of a callback. `first`: the
+/// first session of the store.
+pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, first: Option<&Session>) -> PgConnectOptions {
     // A write after a handler has ended its transaction would be committed by itself, and again when the other messages
     // of its batch run again. So nothing can be written outside a transaction that idem began as READ WRITE.
     let read_only = if of == Use::Lent { "on" } else { "off" };
@@ -67,13 +57,13 @@ pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: 
         ("tcp_keepalives_count", "3"),
         ("tcp_user_timeout", "20s"),
     ]);
-    let Some(learnt) = learnt else { return target };
-    let target = if learnt.watches { target.options([(WATCH, "1s")]) } else { target };
-    if durable { target.options([("synchronous_commit", learnt.synchronous_commit)]) } else { target }
+    let Some(first) = first else { return target };
+    let target = if first.watches { target.options([(WATCH, "1s")]) } else { target };
+    if durable { target.options([("synchronous_commit", first.synchronous_commit())]) } else { target }
 }
 
 impl Session {
-    /// Reads a session. `resets` says whether each message ends with [`CLEAN`](super::clean) in it: then only what that leaves
+    /// Reads a session. `resets` says whether each message ends with [`CLEAN`](super::state) in it: then only what that leaves
     /// counts. A pooler in session mode, or a trigger at the login, may have made other settings, which the first message would
     /// take away. Its limits count nevertheless, since each transaction sets them anew.
     pub(super) async fn of(conn: &mut PgConnection, resets: bool) -> Result<Self, Failure> {
@@ -87,7 +77,7 @@ impl Session {
         }
         asked += "SELECT current_setting('server_version_num')::int, current_setting('synchronous_commit'),
                     current_setting('default_transaction_read_only')::bool,
-                    current_user::text, session_user::text, pg_catalog.pg_backend_pid()";
+                    current_user::text, session_user::text";
         for name in MEANING {
             asked += &format!(", current_setting('{name}')");
         }
@@ -96,16 +86,15 @@ impl Session {
         let rows = conn.fetch_all(asked).await?;
         let [limits, row] = rows.as_slice() else { return Err(Failure::Lost("the login is not answered".into())) };
         let (read_only, role): (bool, String) = (row.try_get(2)?, row.try_get(3)?);
-        let values = (6..6 + MEANING.len()).map(|place| row.try_get(place)).collect::<Result<_, _>>()?;
+        let values = (5..5 + MEANING.len()).map(|place| row.try_get(place)).collect::<Result<_, _>>()?;
         let state = SessionState::new(row.try_get(4)?, &role, read_only, values);
         Ok(Self {
             version: row.try_get(0)?,
             lock_timeout: limits.try_get(0)?,
             statement_timeout: u64::try_from(limits.try_get::<i64, _>(1)?).unwrap_or(0),
             synchronous_commit: row.try_get(1)?,
-            isolation: Isolation::of(row.try_get(6 + MEANING.len())?),
+            isolation: Isolation::of(row.try_get(5 + MEANING.len())?),
             read_only,
-            process: row.try_get(5)?,
             role,
             state: Arc::new(state),
             writes: false,
@@ -115,23 +104,22 @@ impl Session {
 
     /// Finds out what the server supports. A later login may get a pooler's session in which a handler has left something: the
     /// first one of its user tells what it should be.
-    pub(super) async fn learn(&mut self, conn: &mut PgConnection, learnt: Option<Learnt>) -> Result<Learnt, Failure> {
-        if let Some(first) = learnt.as_ref().filter(|learnt| learnt.state.user == self.state.user) {
-            self.state = first.state.clone();
-        }
-        self.watches = match learnt {
-            Some(learnt) => learnt.watches,
-            None => {
-                // In a transaction, because idem must not change a pooler's session.
-                let watch = sqlx::raw_sql(AssertSqlSafe(format!("BEGIN; SET LOCAL {WATCH} = '1s'; ROLLBACK")));
-                match watch.execute(&mut *conn).await.map_err(Failure::from) {
-                    Ok(_) => true,
-                    Err(Failure::Refused(_)) => sqlx::raw_sql("ROLLBACK").execute(conn).await.map(|_| false)?,
-                    Err(lost) => return Err(lost),
-                }
-            }
+    pub(super) async fn learn(&mut self, conn: &mut PgConnection, first: Option<Self>) -> Result<(), Failure> {
+        let Some(first) = first else {
+            // In a transaction, because idem must not change a pooler's session.
+            let watch = sqlx::raw_sql(AssertSqlSafe(format!("BEGIN; SET LOCAL {WATCH} = '1s'; ROLLBACK")));
+            self.watches = match watch.execute(&mut *conn).await.map_err(Failure::from) {
+                Ok(_) => true,
+                Err(Failure::Refused(_)) => sqlx::raw_sql("ROLLBACK").execute(conn).await.map(|_| false)?,
+                Err(lost) => return Err(lost),
+            };
+            return Ok(());
         };
-        Ok(Learnt { synchronous_commit: self.synchronous_commit(), watches: self.watches, state: self.state.clone() })
+        self.watches = first.watches;
+        if first.state.user == self.state.user {
+            self.state = first.state;
+        }
+        Ok(())
     }
 
     /// Applies idem's settings to the session, and prepares its statements: `writes` are those of staged messages.
@@ -146,10 +134,9 @@ impl Session {
         let settings = match of {
             // Each transaction sets its own limits.
             Use::Lent => format!(
-                "{}; {}; {}; {statements}",
-                super::guard::guards(&self.state.same, durable.then(|| self.synchronous_commit())),
-                super::begin::PREPARE,
-                super::clean::PREPARE
+                "{}; {}; {statements}",
+                super::commit::guards(&self.state.same, durable.then(|| self.synchronous_commit())),
+                super::state::PREPARE
             ),
             Use::Own => self.own(durable),
         };

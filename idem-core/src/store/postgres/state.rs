@@ -1,6 +1,21 @@
-//! The role and the settings that determine what a statement means, as the store found them when it logged in.
+//! The state of a session: how what a handler leaves is removed, and what each transaction sets behind a pooler.
 
 use super::quote::literal;
+
+/// Removes what a handler leaves for the next one of its batch, in their transaction: the role, all settings, cursors, temporary
+/// tables and the session's sequence values.
+pub(super) const RESET: &str =
+    "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; DISCARD TEMP; DISCARD SEQUENCES";
+
+/// Follows the end of each transaction that a handler has used, in the same string. Its last statement returns true. If one of them
+/// fails, the connection is closed.
+pub(super) const CLEAN: &str = "; RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; DISCARD TEMP; \
+                                EXECUTE idem_clean";
+
+/// Prepares the statement that releases a handler's locks, once per connection. If a handler has removed all prepared
+/// statements, idem's would be missing for the next message: then this one fails.
+pub(super) const PREPARE: &str =
+    "PREPARE idem_clean AS SELECT pg_catalog.pg_advisory_unlock_all()::pg_catalog.text = ''";
 
 /// The settings that determine whose rows a statement finds, and how it interprets them.
 pub(super) const MEANING: [&str; 7] = [

@@ -1,7 +1,5 @@
 //! Checks of the tables, so that an acked message cannot be lost and no statement fails later.
 
-use std::collections::HashMap;
-
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
@@ -16,42 +14,30 @@ use super::quote::{literal, quoted};
 /// The tables of this database only: the mark of a batch, which the trigger reads, and the place of the walk of prune.
 const HERE: [Table; 2] = [("processed_messages", "batch_xid"), ("pruner", "id block caught_up_to")];
 
-/// Checks that the tables exist, are logged, and are accessible to the role.
+/// Checks that the tables exist with their columns, are logged and accessible to the role, that the trigger is enabled, and that
+/// the numbers of rows are new.
 pub(super) async fn check(
     connection: &mut Connection,
     schema: &str,
     allow_unsafe: bool,
     failed: &Failed<'_>,
 ) -> Result<(), Error> {
-    let unclear = |failure: Failure| failed("cannot read the catalog of", failure.into_error());
-    let wanted = [&TABLES[..], &HERE].concat();
-    let found = columns(connection, schema, &wanted).await.map_err(unclear)?;
-    let place = place(schema);
-    tables::check(&place, CURE, &wanted, &found)?;
-    trigger(connection, schema).await.map_err(unclear)??;
-    access(connection, schema, allow_unsafe, failed).await
-}
-
-/// Checks that all tables but the ledger are logged and accessible to the role, and that their numbers are new.
-async fn access(
-    connection: &mut Connection,
-    schema: &str,
-    allow_unsafe: bool,
-    failed: &Failed<'_>,
-) -> Result<(), Error> {
+    // All but the ledger, which was read before.
     let used: Vec<&str> = TABLES.iter().skip(1).map(|(table, _)| *table).chain(["pruner"]).collect();
     let asked = sqlx::query(
         "SELECT c.relname::text, c.relpersistence = 'p', current_user::text,
                 has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
-                AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')
+                AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'),
+                (SELECT t.tgenabled::text FROM pg_catalog.pg_trigger AS t
+                 WHERE t.tgrelid = c.oid AND t.tgname = 'refuse_commit' AND t.tgdeferrable)
          FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
          WHERE n.nspname = $1 AND c.relname = ANY($2)",
     );
     let unclear = |failure: Failure| failed("cannot read the catalog of", failure.into_error());
     let rows = connection.autocommit(asked.bind(schema).bind(&used[..])).await.map_err(unclear)?;
     for row in rows {
-        let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
-        let (table, logged, role, open): (String, bool, String, bool) =
+        let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?));
+        let (table, logged, role, open, trigger): (String, bool, String, bool, Option<String>) =
             read().map_err(|error: sqlx::Error| unclear(error.into()))?;
         if !open {
             return Err(Error::Config(format!(
@@ -68,8 +54,29 @@ async fn access(
             );
             reject_or_warn(why, allow_unsafe)?;
         }
+        if table == "processed_messages" {
+            is_enabled(schema, trigger.as_deref())?;
+        }
     }
+    columns(connection, schema, failed).await?;
     sequences(connection, schema).await.map_err(unclear)?
+}
+
+/// Checks that all tables and columns are there, by a statement for each table that names them and reads no row.
+async fn columns(connection: &mut Connection, schema: &str, failed: &Failed<'_>) -> Result<(), Error> {
+    let name = quoted(schema);
+    let read = |(table, columns): &Table| {
+        let columns: Vec<String> = columns.split(' ').map(|column| format!("{table}.{column}")).collect();
+        format!("SELECT {} FROM {name}.{table} LIMIT 0", columns.join(", "))
+    };
+    let all: Vec<String> = TABLES.iter().chain(&HERE).map(read).collect();
+    connection.text(all.join("; ")).await.map(drop).map_err(|failure| match failure.code() {
+        Some("42P01" | "42703") => {
+            let what = format!("a table or a column ({})", failure.into_error());
+            tables::lacks(&place(schema), CURE, &what)
+        }
+        _ => failed("cannot read the tables of", failure.into_error()),
+    })
 }
 
 /// The tables whose rows are numbered by a sequence.
@@ -114,40 +121,9 @@ async fn sequences(connection: &mut Connection, schema: &str) -> Result<Result<(
     })
 }
 
-/// Reads the columns of those of the tables that exist.
-async fn columns(
-    connection: &mut Connection,
-    schema: &str,
-    wanted: &[Table],
-) -> Result<HashMap<String, Vec<String>>, Failure> {
-    let asked = sqlx::query(
-        "SELECT c.relname::text, array_agg(a.attname::text)
-         FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-         JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-         WHERE n.nspname = $1 AND c.relname = ANY($2) GROUP BY c.relname",
-    );
-    let names: Vec<&str> = wanted.iter().map(|(table, _)| *table).collect();
-    let mut found = HashMap::new();
-    for row in connection.autocommit(asked.bind(schema).bind(&names[..])).await? {
-        found.insert(row.try_get(0)?, row.try_get(1)?);
-    }
-    Ok(found)
-}
-
 /// Checks the trigger. Without it, a COMMIT of a handler would lose the later messages of its batch. It has to be enabled as
 /// ALWAYS, which `pg_restore --disable-triggers` does not do: otherwise a handler that may set `session_replication_role`
 /// turns it off.
-async fn trigger(connection: &mut Connection, schema: &str) -> Result<Result<(), Error>, Failure> {
-    let asked = sqlx::query(
-        "SELECT t.tgenabled::text FROM pg_catalog.pg_trigger AS t
-         JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-         WHERE n.nspname = $1 AND c.relname = 'processed_messages' AND t.tgname = 'refuse_commit' AND t.tgdeferrable",
-    );
-    let rows = connection.autocommit(asked.bind(schema)).await?;
-    let enabled: Option<String> = rows.first().map(|row| row.try_get(0)).transpose()?;
-    Ok(is_enabled(schema, enabled.as_deref()))
-}
-
 fn is_enabled(schema: &str, enabled: Option<&str>) -> Result<(), Error> {
     let Some(enabled) = enabled else {
         let trigger = "the deferrable trigger `refuse_commit` of the table `processed_messages`";

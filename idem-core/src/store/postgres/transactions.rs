@@ -1,6 +1,6 @@
 //! The transactions of PostgreSQL: begun, with claims or without, guarded, checked.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use sqlx::Row as _;
@@ -9,16 +9,16 @@ use uuid::Uuid;
 
 use crate::Fingerprint;
 use crate::store::{
-    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
-    StoreFacts, Ticket, Transactions, TxnState,
+    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, StoreError, StoreFacts,
+    Ticket, Transactions, TxnState,
 };
 
 use super::answer::{self, About, Failure};
-use super::clean::RESET;
-use super::guard::check;
-use super::limits::OWN;
+use super::commit::check;
+use super::limits::{OWN, Use};
 use super::quote::bytes;
-use super::rows::{columns, duration, fingerprints, time};
+use super::rows::{self, columns, duration, fingerprints, time};
+use super::state::RESET;
 use super::txn::not_answered;
 use super::{Postgres, Txn, begin, claims_sql, commit, rollback};
 
@@ -35,7 +35,7 @@ impl Transactions for Postgres {
 
     /// Writes and commits, as a worker does: a database that is read-only, full or without its tables still answers
     /// `SELECT 1`, and consumption would continue and pause for each message. No handler has the id 0.
-    async fn ping(&self) -> Result<(), StoreError> {
+    async fn ping(&self) -> Answer<()> {
         let mut connection = self.0.pool.own_at_once().await?;
         let begin = connection.begin(OWN);
         let probe = self.text_with(claims_sql::PING, &[bytes(Uuid::new_v4().as_bytes())]);
@@ -44,8 +44,8 @@ impl Transactions for Postgres {
         Ok(())
     }
 
-    async fn begin(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
-        let mut connection = self.0.pool.lent().await?;
+    async fn begin(&self, handler_timeout: Duration) -> Answer<Txn> {
+        let mut connection = self.0.pool.connection(Use::Lent).await?;
         // On any failure the connection is dropped: a transaction may be open in it.
         connection.text(connection.begin(handler_timeout)).await?;
         Ok(Txn::of(connection, handler_timeout))
@@ -53,14 +53,10 @@ impl Transactions for Postgres {
 
     /// Runs BEGIN, the settings of the transaction and the claim in one round trip, or in two if another transaction has
     /// inserted the same key meanwhile.
-    async fn begin_first(
-        &self,
-        handler_timeout: Duration,
-        claim: Option<&Identity>,
-    ) -> Result<(Txn, Claimed), StoreError> {
-        let mut connection = self.0.pool.lent().await?;
+    async fn begin_first(&self, handler_timeout: Duration, claim: Option<&Identity>) -> Answer<(Txn, Claimed)> {
+        let mut connection = self.0.pool.connection(Use::Lent).await?;
         let Some(identity) = claim else {
-            let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
+            let text = begin::guarded(&connection.ready.session, connection.kind(), handler_timeout);
             let begun = connection.text(text).await?;
             let mut txn = Txn::of(connection, handler_timeout);
             txn.guard(begun.last().ok_or_else(not_answered)?.try_get(0)?, None);
@@ -73,7 +69,7 @@ impl Transactions for Postgres {
             bytes(identity.key.as_bytes()),
             bytes(identity.fingerprint.as_bytes()),
             // The server's own number in milliseconds.
-            format!("'{}'", connection.session().lock_timeout),
+            format!("'{}'", connection.ready.session.lock_timeout),
         ];
         let claim = match connection.is_pooled() {
             true => self.text_with(&claims_sql::claim_one(), &values),
@@ -95,12 +91,7 @@ impl Transactions for Postgres {
         }
     }
 
-    async fn claim(
-        &self,
-        txn: &mut Txn,
-        identities: &[&Identity],
-        state: ClaimState,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    async fn claim(&self, txn: &mut Txn, identities: &[&Identity], state: ClaimState) -> Answer<Vec<Claimed>> {
         if identities.is_empty() {
             return txn.guard_unclaimed().await.map(|()| Vec::new());
         }
@@ -109,13 +100,10 @@ impl Transactions for Postgres {
         // No handler follows a claim that waits, only idem's own statements.
         let handlers_own = (state == ClaimState::Processed).then(|| txn.lock_timeout());
         let (handlers, keys) = columns(identities);
-        let mut distinct = handlers.clone();
-        // Sorted, as the claims are.
-        distinct.dedup();
         let claim = |statement: &str| {
             let query = self.query(statement).bind(&handlers).bind(&keys).bind(fingerprints(identities));
             let query = query.bind(state == ClaimState::Processed).bind(wait.to_string());
-            query.bind(handlers_own.clone()).bind(own.to_string()).bind(&distinct)
+            query.bind(handlers_own.clone()).bind(own.to_string())
         };
         // A lost race fails the transaction, so nothing may have been written in it.
         let uncontended = match txn.fresh {
@@ -130,22 +118,17 @@ impl Transactions for Postgres {
         let none = || Ok(vec![Claimed::Found(None); identities.len()]);
         let Some(row) = rows.first() else { return none() };
         let Some(xid) = row.try_get(2)? else { return none() };
-        let pruned: Vec<Option<i64>> = row.try_get::<Option<_>, _>(4)?.unwrap_or_default();
-        let pruned: HashMap<i32, Option<i64>> = distinct.iter().copied().zip(pruned).collect();
-        // Without a list, all of them are new.
-        let listed: Option<(Vec<i32>, Vec<Vec<u8>>)> =
-            row.try_get::<Option<_>, _>(0)?.zip(row.try_get::<Option<_>, _>(1)?);
-        let new: Option<HashSet<(i32, &[u8])>> = listed
-            .as_ref()
-            .map(|(handlers, keys)| handlers.iter().copied().zip(keys.iter().map(Vec::as_slice)).collect());
-        let claimed = |identity: &&Identity| {
-            let place = (identity.handler.0, identity.key.as_bytes());
-            match new.as_ref().is_none_or(|new| new.contains(&place)) {
-                true => Claimed::New { pruned_through: pruned.get(&place.0).copied().flatten().map(time) },
-                false => Claimed::Found(None),
-            }
+        let pruned: Vec<Option<i64>> = row.try_get(4)?;
+        // In the order of the identities.
+        let (handlers, keys): (Vec<i32>, Vec<Vec<u8>>) = (row.try_get(0)?, row.try_get(1)?);
+        let mut new = handlers.into_iter().zip(keys).peekable();
+        let claimed = |(identity, pruned): (&&Identity, Option<i64>)| match new
+            .next_if(|(handler, key)| (*handler, &key[..]) == identity.place())
+        {
+            Some(_) => Claimed::New { pruned_through: pruned.map(time) },
+            None => Claimed::Found(None),
         };
-        let claimed: Vec<Claimed> = identities.iter().map(claimed).collect();
+        let claimed: Vec<Claimed> = identities.iter().zip(pruned).map(claimed).collect();
         let first =
             identities.iter().zip(&claimed).find(|(_, claimed)| claimed.is_new()).map(|(identity, _)| *identity);
         txn.guard(xid, first);
@@ -163,10 +146,9 @@ impl Transactions for Postgres {
         txn: &mut Txn,
         identities: &[&Identity],
         lock: bool,
-    ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
-        let statement = if lock { claims_sql::existing_claims() } else { claims_sql::unlocked_claims() };
+    ) -> Answer<Vec<Option<ExistingClaim>>> {
         let (handlers, keys) = columns(identities);
-        let rows = txn.ask(self.query(&statement).bind(&handlers).bind(&keys)).await?;
+        let rows = txn.ask(self.query(&claims_sql::existing_claims(lock)).bind(&handlers).bind(&keys)).await?;
         let mut found = HashMap::<(i32, &[u8]), ExistingClaim>::with_capacity(rows.len());
         for row in &rows {
             let fingerprint = Fingerprint::stored(row.try_get(2)?);
@@ -176,7 +158,7 @@ impl Transactions for Postgres {
         Ok(handlers.into_iter().zip(keys).map(|at| found.remove(&at)).collect())
     }
 
-    async fn reopen(&self, txn: &mut Txn, identity: &Identity, left_by: &Ticket) -> Result<bool, StoreError> {
+    async fn reopen(&self, txn: &mut Txn, identity: &Identity, left_by: &Ticket) -> Answer<bool> {
         let query = self.query(claims_sql::REOPEN).bind(identity.handler.0).bind(identity.key.as_bytes());
         Ok(!txn.ask(query.bind(&left_by.number)).await?.is_empty())
     }
@@ -185,25 +167,25 @@ impl Transactions for Postgres {
     ///
     /// Behind a pooler nobody knows that. A ROLLBACK of the handler gives its session back, and the pooler lends another one to
     /// the next statement, which may be one that another client has made writable.
-    async fn check_between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {
+    async fn check_between(&self, txn: &mut Txn) -> Answer<TxnState> {
         txn.shared = true;
         if !txn.connection.counts_transaction() {
             return Ok(TxnState::Ended);
         }
         let resets = txn.connection.resets();
-        if !txn.connection.is_pooled() && txn.connection.session().read_only && !resets {
+        if !txn.connection.is_pooled() && txn.connection.ready.session.read_only && !resets {
             return Ok(TxnState::Unknown);
         }
         let Some(xid) = &txn.xid else { return Ok(TxnState::Unknown) };
         let mut text = check(&format!("'{xid}'::pg_catalog.xid8"), None, None);
         if resets {
             // RESET ALL removes the limits of this transaction as well.
-            let session = txn.connection.session();
+            let session = &txn.connection.ready.session;
             let lasting = if txn.connection.is_pooled() { &*session.state.lasting } else { "" };
             let limits = begin::limits(session, txn.connection.kind(), txn.handler_timeout, &session.lock_timeout);
             text += &format!("; {RESET};{lasting} {limits}");
         }
-        if !txn.connection.is_usable() {
+        if !txn.connection.sound {
             return Err(not_answered());
         }
         txn.connection.flush().await?;
@@ -219,16 +201,16 @@ impl Transactions for Postgres {
     }
 
     fn classify_error(&self, txn: Option<&mut Txn>, error: &(dyn std::error::Error + 'static)) -> ErrorClass {
-        if let Some(txn) = txn.filter(|_| answer::is_outdated(error)) {
-            txn.outdated = true;
-            if txn.connection.was_lent_before() {
-                return ErrorClass::Outdated;
-            }
+        // What sqlx knows of the session may be outdated as well.
+        if let Some(txn) = txn.filter(|_| answer::is_outdated(error))
+            && txn.connection.is_outdated()
+        {
+            return ErrorClass::Outdated;
         }
         answer::race(error)
     }
 
-    async fn rollback(&self, txn: Txn) -> Result<RollbackResult, StoreError> {
+    async fn rollback(&self, txn: Txn) -> Answer<Fate> {
         rollback::rollback(txn).await
     }
 
@@ -236,14 +218,14 @@ impl Transactions for Postgres {
         txn.ticket()
     }
 
-    async fn fate(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
+    async fn fate(&self, ticket: &Ticket) -> Answer<Fate> {
         self.fate_of(ticket).await
     }
 }
 
 impl Txn {
     /// Guards it without a claim. New claims guard it already. A COMMIT is not refused: messages without claims run again.
-    async fn guard_unclaimed(&mut self) -> Result<(), StoreError> {
+    async fn guard_unclaimed(&mut self) -> Answer<()> {
         if self.xid.is_some() {
             return Ok(());
         }
@@ -252,13 +234,14 @@ impl Txn {
         let text = format!("SELECT pg_catalog.pg_current_xact_id()::text; SET LOCAL lock_timeout = '{lock_timeout}'");
         self.fresh = false;
         let rows = self.connection.text(text).await.map_err(|failure| failure.fault(About::Messages))?;
-        self.guard(rows.first().ok_or_else(not_answered)?.try_get(0)?, None);
+        let (xid,): (String,) = rows::one(&rows)?;
+        self.guard(xid, None);
         Ok(())
     }
 
     /// Decodes the answer to the claim of one message. Its rows have the transaction id and how far claims were pruned, or the
     /// existing claim. There is none if the claim was committed while the statement ran.
-    fn claimed(&mut self, rows: &[PgRow], identity: &Identity) -> Result<Claimed, StoreError> {
+    fn claimed(&mut self, rows: &[PgRow], identity: &Identity) -> Answer<Claimed> {
         let Some(row) = rows.first() else { return Ok(Claimed::Found(None)) };
         let Some(xid) = row.try_get::<Option<String>, _>(0)? else {
             let digits: &str = row.try_get(2)?;

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
-use sqlx::{PgConnection, Postgres as Pg, Row};
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
 
 use crate::Key;
-use crate::store::{HandlerId, Identity, StoreError, Ticket};
+use crate::store::{Answer, HandlerId, Identity, StoreError, Ticket};
 
 use super::answer::About;
 use super::begin;
-use super::clean::CLEAN;
 use super::connection::Connection;
+use super::handle::Statement;
 use super::limits::OWN;
+use super::state::CLEAN;
 use super::writes::Writes;
 
 /// An open transaction, with exclusive use of its connection. Dropping it closes the connection.
@@ -35,8 +35,6 @@ pub struct Txn {
     lent: bool,
     // Whether several handlers share it.
     pub(super) shared: bool,
-    // Whether a handler has failed because the session, or what sqlx knows of it, is outdated.
-    pub(super) outdated: bool,
     // The messages that COMMIT writes.
     pub(super) writes: Writes,
 }
@@ -54,7 +52,7 @@ pub(super) fn not_answered() -> StoreError {
 impl Txn {
     /// Wraps a connection in which a transaction has begun.
     pub(super) fn of(connection: Connection, handler_timeout: Duration) -> Self {
-        let lock_wait = begin::lock_wait(connection.session(), handler_timeout);
+        let lock_wait = begin::lock_wait(&connection.ready.session, handler_timeout);
         Self {
             connection,
             xid: None,
@@ -65,31 +63,23 @@ impl Txn {
             fresh: true,
             lent: false,
             shared: false,
-            outdated: false,
             writes: Writes::default(),
         }
     }
 
     /// Runs one of idem's own statements, for the messages of this transaction.
-    pub(super) async fn ask(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
+    pub(super) async fn ask(&mut self, query: Statement<'_>) -> Answer<Vec<PgRow>> {
         self.ask_about(About::Messages, query).await
     }
 
-    pub(super) async fn ask_about(
-        &mut self,
-        about: About,
-        query: Query<'_, Pg, PgArguments>,
-    ) -> Result<Vec<PgRow>, StoreError> {
+    pub(super) async fn ask_about(&mut self, about: About, query: Statement<'_>) -> Answer<Vec<PgRow>> {
         self.fresh = false;
         self.connection.bound(OWN, query).await.map_err(|failure| failure.fault(about))
     }
 
     /// Runs a statement that fails if another transaction has inserted the same key meanwhile. Returns `None` in that
     /// case, in a new transaction.
-    pub(super) async fn ask_alone(
-        &mut self,
-        query: Query<'_, Pg, PgArguments>,
-    ) -> Result<Option<Vec<PgRow>>, StoreError> {
+    pub(super) async fn ask_alone(&mut self, query: Statement<'_>) -> Answer<Option<Vec<PgRow>>> {
         self.fresh = false;
         match self.connection.bound(OWN, query).await {
             Ok(rows) => Ok(Some(rows)),
@@ -104,7 +94,7 @@ impl Txn {
 
     /// Returns the session's own lock timeout, which is restored for the handler.
     pub(super) fn lock_timeout(&self) -> String {
-        self.connection.session().lock_timeout.clone()
+        self.connection.ready.session.lock_timeout.clone()
     }
 
     /// Records the transaction id, which the guard compares, and one of the claims that the transaction made or dated, if
@@ -116,15 +106,14 @@ impl Txn {
 
     /// Returns the data by which other connections can identify the transaction.
     pub(super) fn ticket(&self) -> Option<Ticket> {
-        let session = (!self.connection.is_pooled()).then(|| self.connection.session().process);
-        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone(), session })
+        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone() })
     }
 
     /// The connection, for a handler.
     pub(super) fn connection(&mut self) -> &mut PgConnection {
         self.fresh = false;
         self.lent = true;
-        self.connection.raw()
+        &mut self.connection.ready.conn
     }
 
     /// Returns the statements that follow the end of the transaction in the same string, so that session state of a
@@ -137,11 +126,10 @@ impl Txn {
         self.lent && !self.connection.is_pooled()
     }
 
-    /// Makes the connection idle, after the answer to its [`cleaning`](Self::cleaning). An outdated session is closed, and
-    /// so is one that is not clean.
+    /// Makes the connection idle, after the answer to its [`cleaning`](Self::cleaning). A session that is not clean is closed.
     pub(super) fn put_back(self, answer: &[PgRow]) {
         let clean = !self.is_cleaned() || answer.last().and_then(|row| row.try_get(0).ok()) == Some(true);
-        if clean && !self.outdated {
+        if clean {
             self.connection.put_back();
         }
     }

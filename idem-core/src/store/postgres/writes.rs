@@ -1,14 +1,18 @@
 //! What is written in front of COMMIT: staged messages, and those for other handlers.
 
-use super::local::Local;
-use super::staged::Staged;
+use std::iter;
+
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+
+use crate::outbox::{StagedMessage, envelope};
+use crate::store::{self, LOCAL_CONFLICT, LocalMessage, OutboxId};
+
+use super::handle::Statement;
+use super::local_sql::CONFLICTS;
+use super::quote::bytes;
+use super::rows::each;
 use super::{Postgres, local_sql, outbox_sql};
-
-/// The size up to which a message travels as text in the string of guard and COMMIT.
-const SMALL: usize = 8 * 1024;
-
-/// The size up to which all messages of a transaction do. The server parses each of them.
-const SMALL_IN_ALL: usize = 256 * 1024;
 
 /// How long each claim of a batch waits for a lock, in milliseconds: the batch is split then, and waits again.
 const BATCH_WAIT: u64 = 100;
@@ -20,25 +24,33 @@ const LEAST_WAIT: u64 = 100;
 /// COMMIT, which may stand in the same string, must be answered within `OWN`.
 const WAIT_IN_ALL: u64 = 5000;
 
-/// What COMMIT writes. It allocates nothing while it is empty.
+/// How many bytes of payloads one transaction may write. The string has twice as many, and the server holds it several times; it
+/// parses no value of 256 MiB.
+const MOST: usize = 128 * 1024 * 1024;
+
+/// Why a transaction that would write more is refused.
+pub(super) const TOO_MUCH: &str = "more than 128 MiB were staged in one transaction: stage less, or store it elsewhere and stage \
+                                   where it is";
+
+/// What COMMIT writes, in the string of its guard. It allocates nothing while it is empty.
 #[derive(Default)]
 pub(super) struct Writes {
-    pub(super) local: Option<Box<Local>>,
-    pub(super) staged: Option<Box<Staged>>,
+    /// The messages for other handlers, in claim order.
+    pub(super) local: Vec<LocalMessage>,
+    pub(super) staged: Option<Staged>,
+}
+
+/// The messages that are staged in an outbox.
+pub(super) struct Staged {
+    pub(super) outbox: OutboxId,
+    pub(super) messages: Vec<StagedMessage>,
 }
 
 impl Writes {
-    /// Returns whether all of it can travel in the string of guard and COMMIT.
-    pub(super) fn are_small(&self) -> bool {
-        let local = self.local.iter().flat_map(|local| local.sizes());
-        let mut sum = 0;
-        for size in local.chain(self.staged.iter().flat_map(|staged| staged.sizes())) {
-            sum += size;
-            if size > SMALL || sum > SMALL_IN_ALL {
-                return false;
-            }
-        }
-        true
+    pub(super) fn are_too_large(&self) -> bool {
+        let local = self.local.iter().map(|message| message.delivery.payload().len());
+        let staged = self.staged.iter().flat_map(|staged| &staged.messages).map(|message| message.payload().len());
+        local.chain(staged).sum::<usize>() > MOST
     }
 
     /// Returns the statements of all of it. They call prepared ones if the session has these; a pooler's has none. Claims come
@@ -48,12 +60,66 @@ impl Writes {
             true => format!("EXECUTE {name}({})", values.join(", ")),
             false => store.text_with(template, values),
         };
-        let local = self.local.iter().map(|local| {
-            let values = local.values(claim_wait(local.len(), own, batch));
-            statement("idem_local", &local_sql::stage(), &values)
-        });
         let staged = self.staged.iter().flat_map(|staged| staged.values());
-        local.chain(staged.map(|values| statement("idem_stage", outbox_sql::STAGE, &values))).collect()
+        let staged = staged.map(|values| statement("idem_stage", outbox_sql::STAGE, &values));
+        if self.local.is_empty() {
+            return staged.collect();
+        }
+        let values = local_values(&self.local, claim_wait(self.local.len(), own, batch));
+        iter::once(statement("idem_local", &local_sql::stage(), &values)).chain(staged).collect()
+    }
+}
+
+/// Returns the values of the statement of local messages as literals. Nothing of a message gets into them except hexadecimal
+/// digits, which the types read whatever settings the handler has left.
+fn local_values(messages: &[LocalMessage], lock_wait: u64) -> [String; 8] {
+    let array = |value: &dyn Fn(&LocalMessage) -> String| {
+        let values: Vec<String> = messages.iter().map(value).collect();
+        format!("ARRAY[{}]", values.join(", "))
+    };
+    [
+        array(&|message| message.identity.handler.0.to_string()),
+        array(&|message| bytes(message.identity.key.as_bytes())),
+        array(&|message| bytes(message.identity.fingerprint.as_bytes())),
+        array(&|message| bytes(message.delivery.payload())),
+        array(&|message| bytes(&store::envelope::seal(&message.delivery))),
+        bytes(LOCAL_CONFLICT.as_bytes()),
+        format!("'{lock_wait}'"),
+        array(&|message| match message.provider_key {
+            Some(key) => format!("'{key}'::pg_catalog.uuid"),
+            None => "NULL::pg_catalog.uuid".to_owned(),
+        }),
+    ]
+}
+
+/// Returns how many local messages became dead letters, if the answer to their statement is among these rows.
+pub(super) fn conflicts(answer: &[PgRow]) -> i64 {
+    answer.iter().find_map(|row| row.try_get::<i64, _>(CONFLICTS).ok()).unwrap_or(0)
+}
+
+fn key(message: &StagedMessage) -> &[u8] {
+    message.key().map_or(&[], |key| key.as_bytes())
+}
+
+impl Staged {
+    /// Returns the values of the INSERT of each message as literals, as those of local ones.
+    fn values(&self) -> impl Iterator<Item = [String; 6]> {
+        let outbox = self.outbox.number;
+        self.messages.iter().map(move |message| {
+            let (id, sealed) = (message.id(), envelope::seal(message.message()));
+            let [to, key, envelope] = [message.to().as_bytes(), key(message), &sealed].map(bytes);
+            [outbox.to_string(), format!("'{id}'"), to, key, envelope, bytes(message.payload())]
+        })
+    }
+
+    /// Binds the values of all messages to the statement of an application.
+    pub(super) fn bind<'q>(&self, query: Statement<'q>) -> Statement<'q> {
+        let messages = &self.messages;
+        let query = query.bind(self.outbox.number).bind(each(messages, |message| message.id()));
+        let query = query.bind(each(messages, |message| message.to().as_bytes().to_vec()));
+        let query = query.bind(each(messages, |message| key(message).to_vec()));
+        let query = query.bind(each(messages, |message| envelope::seal(message.message())));
+        query.bind(each(messages, |message| message.payload().to_vec()))
     }
 }
 

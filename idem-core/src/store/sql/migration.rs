@@ -1,6 +1,6 @@
 //! The SQL that creates a store's tables.
 
-/// One migration of a store: the SQL that `connect` runs, for those who run it by hand, because the role of their
+/// One migration of a store: the SQL that `connect` runs, for those who run it themselves, because the role of their
 /// workers may not create tables. See [`Postgres::migrations`](crate::Postgres::migrations) and
 /// [`Sqlite::migrations`](crate::Sqlite::migrations).
 ///

@@ -3,14 +3,16 @@
 //! | file | contents |
 //! |---|---|
 //! | `migration`, `ledger`, `tables` | the SQL that creates the tables, the versions that may use them, and their columns |
+//! | `statements` | the statements that are alike in all databases |
 //! | `stored` | decoding of inbox rows |
-//! | `unscheduled` | local messages that do not run |
-//! | `retention`, `walk`, `clock` | how long claims are kept, and the pace at which prune finds the old ones |
+//! | `conflicts` | local messages that become dead letters |
+//! | `retention`, `clock` | how long claims are kept, and the clock by which prune finds the old ones |
 //! | `number` | the number that a name gets |
 //! | `names` | numbers of names that an application has used |
 //! | `own` | what an application does in transactions of its own |
 
 mod clock;
+mod conflicts;
 pub(crate) mod ledger;
 mod migration;
 #[cfg(feature = "postgres")]
@@ -18,17 +20,15 @@ mod names;
 mod number;
 mod own;
 mod retention;
+pub(crate) mod statements;
 pub(crate) mod stored;
 pub(crate) mod tables;
-mod unscheduled;
-mod walk;
 
 pub(crate) use clock::Clock;
+pub(crate) use conflicts::tell_of_conflicts;
 pub use migration::Migration;
 #[cfg(feature = "postgres")]
 pub(crate) use names::Names;
 pub(crate) use number::{NUMBERS, number};
 pub(crate) use own::{check_transaction, checked};
 pub(crate) use retention::tell_of_retention;
-pub(crate) use unscheduled::Unscheduled;
-pub(crate) use walk::Walk;

@@ -1,5 +1,8 @@
 //! Claims and staged messages of an application, in transactions of its own.
 
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::outbox::{Ids, Outgoing, StagedMessage, StoreOutbox, Unread};
@@ -30,10 +33,27 @@ pub(crate) fn check_transaction(is_open: bool) -> Result<(), Error> {
     ))
 }
 
+/// How often a process that stages looks whether a relay reads its messages.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// The outboxes to which this process stages outside of workers, with the time at which it last looked for their relays.
+static LOOKED: Mutex<Vec<(OutboxId, Instant)>> = Mutex::new(Vec::new());
+
+/// Returns whether it is time to look for a relay of this outbox.
+fn is_time_to_look(outbox: OutboxId) -> bool {
+    let (mut looked, now) = (LOOKED.lock(), Instant::now());
+    match looked.iter_mut().find(|(of, _)| *of == outbox) {
+        Some((_, last)) if now < *last + LOOK => return false,
+        Some((_, last)) => *last = now,
+        None => looked.push((outbox, now)),
+    }
+    true
+}
+
 impl<S: Store> StoreOutbox<S> {
     /// Looks once a minute, beside the caller, whether a relay reads what this process stages, and logs and counts it if none does.
     pub(crate) fn look_for_relay(&self, outbox: OutboxId) {
-        if self.store.facts().bell.is_time_to_look(outbox)
+        if is_time_to_look(outbox)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             let (store, name) = (self.store.clone(), self.name.clone());

@@ -1,7 +1,5 @@
 //! The columns that idem's tables must have. A store checks them at its start instead of failing at each statement.
 
-use std::collections::HashMap;
-
 use crate::Error;
 
 /// A table, and the columns that it must have, separated by spaces.
@@ -23,23 +21,6 @@ pub(crate) const TABLES: [Table; 9] = [
     ("outbox_messages", "outbox_id id message_id created_at run_at attempts destination key envelope payload error"),
     ("outbox_dead", "outbox_id id message_id created_at died_at attempts destination key envelope payload error"),
 ];
-
-/// Returns an error if a table or column is missing. `found` has the columns of each table; `place` is the name of the
-/// schema or file, and `cure` tells how to create a missing part.
-pub(crate) fn check(
-    place: &str,
-    cure: &str,
-    tables: &[Table],
-    found: &HashMap<String, Vec<String>>,
-) -> Result<(), Error> {
-    for (table, columns) in tables {
-        let Some(there) = found.get(*table) else { return Err(lacks(place, cure, &format!("the table `{table}`"))) };
-        if let Some(column) = columns.split(' ').find(|column| !there.iter().any(|there| there == column)) {
-            return Err(lacks(place, cure, &format!("the column `{column}` of the table `{table}`")));
-        }
-    }
-    Ok(())
-}
 
 /// The error for a missing part.
 pub(crate) fn lacks(place: &str, cure: &str, what: &str) -> Error {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::Error;
 use crate::store::StoreError;
-use crate::{BoxError, Error};
 
 /// SQLITE_ERROR: among others, "no such savepoint" and "no transaction is active".
 pub(super) const ERROR: i32 = 1;
@@ -36,17 +36,17 @@ const MISMATCH: i32 = 20;
 /// Classifies an error in one of idem's own statements, which is about one message, or about several that can be tried
 /// singly, or about none. This is the only table of result codes for `StoreError`; `txn.rs` has those of a COMMIT.
 pub(super) fn fault(file: &Path, error: sqlx::Error, about_messages: bool) -> StoreError {
-    match code(&error) {
+    let (code, has_thread) = (code(&error), !matches!(error, sqlx::Error::WorkerCrashed | sqlx::Error::Io(_)));
+    let error = failed(file, error).into();
+    match code {
         Some(BUSY | LOCKED) => StoreError::LockTimeout,
         // A CHECK constraint or a trigger that was added to idem's tables.
-        Some(CONSTRAINT | TOO_BIG | MISMATCH) if about_messages => StoreError::Message(named(file, error)),
-        Some(INTERRUPT) => StoreError::ConnectionLost(named(file, error)),
+        Some(CONSTRAINT | TOO_BIG | MISMATCH) if about_messages => StoreError::Message(error),
+        Some(INTERRUPT) => StoreError::ConnectionLost(error),
         // The connection's thread has ended.
-        None if matches!(error, sqlx::Error::WorkerCrashed | sqlx::Error::Io(_)) => {
-            StoreError::ConnectionLost(named(file, error))
-        }
+        None if !has_thread => StoreError::ConnectionLost(error),
         // Among others: no table (1), read-only (8), the file cannot be read or written (10), damaged (11), full (13).
-        _ => StoreError::Unavailable(named(file, error)),
+        _ => StoreError::Unavailable(error),
     }
 }
 
@@ -58,58 +58,34 @@ pub(super) fn unknown(file: &Path, error: sqlx::Error) -> StoreError {
     }
 }
 
-/// The error of a start that has failed.
+/// Returns the error with the name of the file, and the fix, in front of it.
 pub(super) fn failed(file: &Path, error: sqlx::Error) -> Error {
     Error::Database { what: trouble(file, &error), source: error.into() }
 }
 
-/// Adds the name of the file, and the fix, in front of the error.
-pub(super) fn named(file: &Path, error: sqlx::Error) -> BoxError {
-    let what = trouble(file, &error);
-    Box::new(Trouble { what, source: error })
-}
-
 /// Describes what is wrong with the file, and the fix.
 fn trouble(file: &Path, error: &sqlx::Error) -> String {
-    let file = file.display();
-    match code(error) {
-        Some(ERROR) => format!(
-            "the SQLite file {file} does not have the tables of this version: \
-             connect once without verify_only(), or run the SQL of `Sqlite::migrations()` by hand"
-        ),
-        Some(BUSY | LOCKED) => format!(
-            "the SQLite file {file} is locked by another process for longer than 5 s: end its transaction, and keep \
-             write transactions short"
-        ),
-        Some(8) => format!(
-            "the SQLite file {file} is read-only: let this user write the file and its directory, and take out mode=ro"
-        ),
-        Some(10) => format!("the SQLite file {file} cannot be read or written: look at the disk and the file system"),
-        Some(11) => {
-            format!("the SQLite file {file} is damaged: restore it, or rescue it with the `.recover` of sqlite3")
+    let why = match code(error) {
+        Some(ERROR) => {
+            "does not have the tables of this version: connect once without verify_only(), or run the SQL of \
+             `Sqlite::migrations()` by hand"
         }
-        Some(13) => format!("the disk of the SQLite file {file} is full: free some space"),
-        Some(14) => format!(
-            "the SQLite file {file} cannot be opened: its directory has to exist, and this user has to be allowed to \
-             write both"
-        ),
-        Some(26) => {
-            format!(
-                "{file} is not an SQLite database: name another file, or move this one away so that a new one is created"
-            )
+        Some(BUSY | LOCKED) => {
+            "is locked by another process for longer than 5 s: end its transaction, and keep write transactions short"
         }
-        Some(CONSTRAINT | TOO_BIG | MISMATCH) => format!(
-            "the SQLite file {file} refuses the row: look at its size, and at constraints and triggers that were added to \
-             idem's tables"
-        ),
-        _ => format!("the SQLite file {file} cannot be used"),
-    }
-}
-
-/// The driver's error, with the file's name.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}")]
-struct Trouble {
-    what: String,
-    source: sqlx::Error,
+        Some(8) => "is read-only: let this user write the file and its directory, and take out mode=ro",
+        Some(10) => "cannot be read or written: look at the disk and the file system",
+        Some(11) => "is damaged: restore it, or rescue it with the `.recover` of sqlite3",
+        Some(13) => "cannot grow, since its disk is full: free some space",
+        Some(14) => {
+            "cannot be opened: it may not be a directory, its directory has to exist, and this user has to be allowed to write \
+             both. If it does not exist yet, connect once without verify_only()"
+        }
+        Some(26) => "is not an SQLite database: name another file, or move this one away so that a new one is created",
+        Some(CONSTRAINT | TOO_BIG | MISMATCH) => {
+            "refuses the row: look at its size, and at constraints and triggers that were added to idem's tables"
+        }
+        _ => "cannot be used",
+    };
+    format!("the SQLite file {} {why}", file.display())
 }

@@ -1,22 +1,46 @@
 //! Claims: inserted one by one, and read.
 
-use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
-use sqlx::{Row as _, SqlStr};
+use sqlx::Row as _;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
-use super::file::Answer;
+use super::Sqlite;
+use super::handle::Query;
 use super::sql::{duration, time};
-use super::{Sqlite, Txn};
 use crate::Fingerprint;
-use crate::store::{ClaimState, Claimed, ExistingClaim, Identity, StoreError};
+use crate::store::{ClaimState, Claimed, ExistingClaim, Identity};
+
+/// Never `INSERT OR IGNORE`: it treats any constraint violation as a duplicate. Also returns how far claims were
+/// pruned.
+pub(super) const CLAIM: &str = r#"
+INSERT INTO "idem_processed_messages" (handler_id, key, fingerprint, processed_at)
+SELECT ?1, ?2, ?3, CASE WHEN ?4 THEN {now} END
+WHERE NOT EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2)
+ON CONFLICT DO NOTHING
+RETURNING (SELECT pruned_through FROM "idem_handlers" WHERE id = ?1)"#;
+
+/// BEGIN, the claim and the guard's savepoint, whether or not the claim is new. Without quotes, the savepoint has the same name
+/// whatever the prefix of the tables.
+pub(super) fn begin_with_claim() -> String {
+    format!("BEGIN IMMEDIATE; {CLAIM}; SAVEPOINT idem_guard")
+}
+
+pub(super) const EXISTING_CLAIM: &str = r#"
+SELECT fingerprint, {now} - processed_at AS age FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2"#;
+
+/// SQLite does not record which transaction has changed a row, and needs no such check: the commit hook refuses each
+/// COMMIT that a handler awaits, so a claim is reopened only if the handler has not awaited one, or has removed the
+/// hook. The answer can then be lost only if the disk fails at this very COMMIT, since the database is in this process.
+pub(super) const REOPEN: &str = r#"
+UPDATE "idem_processed_messages" SET processed_at = NULL
+WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL"#;
 
 pub(super) async fn insert(
     store: &Sqlite,
     connection: &mut SqliteConnection,
     identity: &Identity,
     state: ClaimState,
-) -> Result<Claimed, sqlx::Error> {
-    let inserted = bound(store.statements.claim.clone(), identity, state).fetch_optional(&mut *connection).await?;
+) -> sqlx::Result<Claimed> {
+    let inserted = bound(store.query(CLAIM), identity, state).fetch_optional(&mut *connection).await?;
     claimed(store, connection, identity, inserted).await
 }
 
@@ -25,54 +49,27 @@ pub(super) async fn read(
     store: &Sqlite,
     connection: &mut SqliteConnection,
     identity: &Identity,
-) -> Result<Option<ExistingClaim>, sqlx::Error> {
-    let query =
-        sqlx::query(store.statements.existing_claim.clone()).bind(identity.handler.0).bind(identity.key.as_bytes());
-    let Some(row) = query.fetch_optional(connection).await? else { return Ok(None) };
-    Ok(Some(ExistingClaim {
-        fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
-        age: row.try_get::<Option<i64>, _>("age")?.map(duration),
-    }))
+) -> sqlx::Result<Option<ExistingClaim>> {
+    let query = sqlx::query_as::<_, (Vec<u8>, Option<i64>)>(store.prefix.sql(EXISTING_CLAIM));
+    let found = query.bind(identity.handler.0).bind(identity.key.as_bytes()).fetch_optional(connection).await?;
+    Ok(found.map(|(found, age)| ExistingClaim { fingerprint: Fingerprint::stored(&found), age: age.map(duration) }))
 }
 
 /// Binds the values of a claim to its statement, or to a command with it.
-pub(super) fn bound(text: SqlStr, identity: &Identity, state: ClaimState) -> Query<'_, sqlx::Sqlite, SqliteArguments> {
-    let query = sqlx::query(text).bind(identity.handler.0).bind(identity.key.as_bytes());
+pub(super) fn bound<'q>(query: Query<'q>, identity: &Identity, state: ClaimState) -> Query<'q> {
+    let query = query.bind(identity.handler.0).bind(identity.key.as_bytes());
     query.bind(identity.fingerprint.as_bytes()).bind(state == ClaimState::Processed)
 }
 
 /// Decodes the answer to a claim, which has a row if it was inserted.
-async fn claimed(
+pub(super) async fn claimed(
     store: &Sqlite,
     connection: &mut SqliteConnection,
     identity: &Identity,
     inserted: Option<SqliteRow>,
-) -> Result<Claimed, sqlx::Error> {
+) -> sqlx::Result<Claimed> {
     match inserted {
         Some(row) => Ok(Claimed::New { pruned_through: row.try_get::<Option<i64>, _>(0)?.map(time) }),
         None => Ok(Claimed::Found(read(store, connection, identity).await?)),
     }
-}
-
-/// Decodes the answer to BEGIN with a claim or without one, and guards the transaction if the message is new: then a handler
-/// follows.
-pub(super) async fn begun(
-    store: &Sqlite,
-    txn: &mut Txn,
-    answer: Answer,
-    claim: Option<&Identity>,
-) -> Result<Claimed, StoreError> {
-    let Answer { finished, row, error } = answer;
-    let of_claim = |error| store.file.fault_of_message(error);
-    let claimed = match (error, claim) {
-        // Only BEGIN has finished.
-        (Some(error), Some(_)) if finished == 1 => return Err(of_claim(error)),
-        (Some(error), _) => return Err(store.file.fault(error)),
-        (None, Some(claim)) => claimed(store, txn.connection(), claim, row).await.map_err(of_claim)?,
-        (None, None) => Claimed::New { pruned_through: None },
-    };
-    if claimed.is_new() {
-        txn.mark_guarded(claim);
-    }
-    Ok(claimed)
 }

@@ -1,48 +1,64 @@
-//! Consumers: their handlers, and what operators do with their dead letters.
+//! Consumers: their handlers, each of which is a small integer, and what operators do with their dead letters.
 
 use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::calls_sql::RESOLVE;
-use super::consumers_sql::{CALLS, DATE, DEAD, DISCARD, FIND, KNOWN, PROCESSES, REPLAY, SCHEDULED, SEEN, STALE, STATS};
-use super::sql::{duration, ids, in_hex, row};
-use super::{Sqlite, Txn, claims, prune, register};
+use super::consumers_sql::{CALLS, DATE, DISCARD, INTERN, KEEP, KNOWN, LIST, NUMBER, PROCESSES, SEEN, STALE, STATS};
+use super::sql::{duration, ids, in_hex, millis, row};
+use super::{Sqlite, Txn, claims, prune};
+use crate::store::sql::statements;
 use crate::store::{
-    CallAnswer, ClaimState, Consumers, Filter, HandlerId, HandlerMark, Identity, KnownHandler, Page, Pruned, Replay,
-    Replayed, Resolution, Row, Stats, StoreError, next_provider_key, tell_of_retention,
+    Answer, CallAnswer, ClaimState, Consumers, Filter, HandlerId, HandlerMark, Identity, KnownHandler, NUMBERS, Page,
+    Replay, Replayed, Resolution, Row, Stats, next_provider_key, number, tell_of_retention,
 };
 use crate::{Fingerprint, Reason};
 
 impl Consumers for Sqlite {
-    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
+    async fn register(&self, consumer: &str, names: &[&str]) -> Answer<Vec<HandlerId>> {
         let work = async |store: &Self, txn: &mut Txn| {
             let mut handlers = Vec::with_capacity(names.len());
             for name in names {
-                handlers.push(register::intern(store, txn.connection(), consumer, name).await?);
+                handlers.push(store.intern(txn.connection(), consumer, name).await?);
             }
             Ok(handlers)
         };
         let handlers = self.in_transaction(work).await?;
-        let known = self.handlers(Some(consumer)).await?.into_iter();
-        let stored = known.filter(|known| handlers.contains(&known.id)).map(|known| known.retention).max();
-        tell_of_retention(consumer, self.retention, stored.flatten(), |millis| {
+        let stored = handlers.iter().map(|(_, retention)| *retention).max().flatten().map(duration);
+        tell_of_retention(consumer, self.retention, stored, |millis| {
             let (table, consumer) = (self.prefix.as_str(), consumer.replace('\'', "''"));
             format!("UPDATE {table}handlers SET retention = {millis} WHERE consumer = '{consumer}'")
         });
-        Ok(handlers)
+        Ok(handlers.into_iter().map(|(id, _)| HandlerId(id)).collect())
     }
 
-    async fn rename(&self, consumer: &str, old: &str, new: &str) -> Result<bool, StoreError> {
-        self.in_transaction(async |store, txn| register::rename(store, txn.connection(), consumer, old, new).await)
-            .await
+    async fn rename(&self, consumer: &str, old: &str, new: &str) -> Answer<bool> {
+        let rename = async |store: &Self, txn: &mut Txn| {
+            let before = store.number(txn.connection(), consumer, old).await?.map(|(id, _)| id);
+            let after = store.number(txn.connection(), consumer, new).await?.map(|(id, _)| id);
+            let (id, is_old) = match (before, after) {
+                (Some(before), Some(after)) if before == after => return Ok(true),
+                (Some(before), Some(after)) if store.forget(txn.connection(), after).await? => (before, true),
+                (Some(before), Some(after)) if store.forget(txn.connection(), before).await? => (after, false),
+                (Some(_), Some(_)) => return Ok(false),
+                (Some(before), None) => (before, true),
+                (None, Some(after)) => (after, false),
+                (None, None) => (store.intern(txn.connection(), consumer, new).await?.0, false),
+            };
+            if is_old {
+                store.query(statements::KEEP_NAME).bind(id).execute(txn.connection()).await?;
+            }
+            let (statement, name) = if is_old { (statements::RENAME, new) } else { (statements::ADD_FORMER_NAME, old) };
+            store.query(statement).bind(id).bind(name).execute(txn.connection()).await?;
+            Ok(true)
+        };
+        self.in_transaction(rename).await
     }
 
     /// Reads first, because reading never waits: then only one of the file's workers has to write that it has them.
-    async fn mark(&self, handlers: &[HandlerId], mark: HandlerMark) -> Result<bool, StoreError> {
+    async fn mark(&self, handlers: &[HandlerId], mark: HandlerMark) -> Answer<bool> {
         let handlers = ids(handlers);
-        let stale = |row: &SqliteRow| Ok((row.try_get::<i64, _>(0)?, row.try_get::<bool, _>(1)?));
-        let (stale, are_there) = self.read_one(self.query(STALE).bind(&handlers), stale).await?;
+        let (stale, are_there): (i64, bool) = self.read_one(self.query(STALE).bind(&handlers)).await?;
         let change = match mark {
             HandlerMark::Seen if stale == 0 => return Ok(are_there),
             HandlerMark::Seen => SEEN,
@@ -52,7 +68,7 @@ impl Consumers for Sqlite {
         self.change(self.query(change).bind(&handlers)).await.map(|_| are_there)
     }
 
-    async fn handlers(&self, consumer: Option<&str>) -> Result<Vec<KnownHandler>, StoreError> {
+    async fn handlers(&self, consumer: Option<&str>) -> Answer<Vec<KnownHandler>> {
         let known = |row: &SqliteRow| {
             Ok(KnownHandler {
                 id: HandlerId(row.try_get("id")?),
@@ -70,33 +86,32 @@ impl Consumers for Sqlite {
         self.read_all(self.query(KNOWN).bind(consumer), known).await
     }
 
-    async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
-        let stats = |row: &SqliteRow| {
-            let count = |column| row.try_get::<i64, _>(column).map(|count| u64::try_from(count).unwrap_or(0));
-            let oldest_due = row.try_get::<Option<i64>, _>("oldest")?.map(duration);
-            Ok(Stats { scheduled: count("scheduled")?, dead: count("dead")?, oldest_due })
-        };
-        self.read_one(self.query(STATS).bind(ids(handlers)), stats).await
+    async fn stats(&self, handlers: &[HandlerId]) -> Answer<Stats> {
+        let stats: (i64, i64, Option<i64>) = self.read_one(self.query(STATS).bind(ids(handlers))).await?;
+        let (scheduled, dead, oldest) = stats;
+        let (scheduled, dead) = (scheduled.unsigned_abs(), dead.unsigned_abs());
+        Ok(Stats { scheduled, dead, oldest_due: oldest.map(duration) })
     }
 
-    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
-        let query = self.query(if filter.scheduled { SCHEDULED } else { DEAD }).bind(page.before.unwrap_or(i64::MAX));
+    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Answer<Vec<Row>> {
+        let which = if filter.scheduled { "<> 'dead'" } else { "= 'dead'" };
+        let query = self.query(&LIST.replace("{which}", which)).bind(page.before.unwrap_or(i64::MAX));
         let query = query.bind(filter.reason.map(Reason::as_str)).bind(consumer).bind(filter.handler.as_deref());
         self.read_all(query.bind(page.limit).bind(filter.keys().map(|keys| in_hex(&keys))), row).await
     }
 
     /// For another key, claims it for the row, then moves the row to it; from then on the row owns its claim.
-    async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Result<Replayed, StoreError> {
+    async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Answer<Replayed> {
         let replay = async |store: &Self, txn: &mut Txn| {
-            let row = store.query(FIND).bind(id).bind(consumer).fetch_optional(txn.connection()).await?;
-            let Some(row) = row else { return Ok(Replayed::NotFound) };
-            let reason = Reason::parse(row.try_get("reason")?);
+            let find =
+                sqlx::query_as::<_, (i32, Vec<u8>, String)>(store.prefix.sql(statements::FIND)).bind(id).bind(consumer);
+            let found = find.fetch_optional(txn.connection()).await?;
+            let Some((handler, fingerprint, reason)) = found else { return Ok(Replayed::NotFound) };
             let key = match how {
-                Replay::As(_) if reason != Some(Reason::Conflict) => return Ok(Replayed::NotFound),
+                Replay::As(_) if reason != Reason::Conflict.as_str() => return Ok(Replayed::NotFound),
                 Replay::As(key) => {
-                    let handler = HandlerId(row.try_get("handler_id")?);
-                    let fingerprint = Fingerprint::stored(row.try_get("fingerprint")?);
-                    let identity = Identity { handler, key: key.clone(), fingerprint };
+                    let fingerprint = Fingerprint::stored(&fingerprint);
+                    let identity = Identity { handler: HandlerId(handler), key: key.clone(), fingerprint };
                     if !claims::insert(store, txn.connection(), &identity, ClaimState::Waiting).await?.is_new() {
                         return Ok(Replayed::KeyTaken);
                     }
@@ -104,14 +119,9 @@ impl Consumers for Sqlite {
                 }
                 Replay::Plain | Replay::Forced => None,
             };
-            match reason {
-                Some(Reason::Conflict) if key.is_none() => return Ok(Replayed::NeedsKey),
-                Some(Reason::Unresolved) => return Ok(Replayed::Unresolved),
-                Some(reason) if reason.needs_force() && how == Replay::Plain => return Ok(Replayed::NeedsForce),
-                _ => {}
-            }
-            store.query(REPLAY).bind(id).bind(key).execute(txn.connection()).await?;
-            Ok(Replayed::Due)
+            let query = store.query(statements::REPLAY).bind(id).bind(consumer).bind(how == Replay::Forced).bind(key);
+            let done = query.execute(txn.connection()).await?.rows_affected() == 1;
+            Ok(if done { Replayed::Due } else { Replayed::refused(Some(&reason)) })
         };
         self.in_transaction(replay).await
     }
@@ -122,38 +132,67 @@ impl Consumers for Sqlite {
         id: i64,
         provider_key: Option<Uuid>,
         resolution: &Resolution,
-    ) -> Result<bool, StoreError> {
+    ) -> Answer<bool> {
         let answer = match resolution {
             Resolution::Answer(answer) => Some(answer),
             Resolution::CallAgain => None,
-            Resolution::Discard => return self.delete_dead(consumer, id, provider_key).await,
+            Resolution::Discard => {
+                // A conflict row and a row without a key own no claim: the claim of that key belongs to another message.
+                let discard = async |store: &Self, txn: &mut Txn| {
+                    let query = sqlx::query_as::<_, (i32, Vec<u8>, String)>(store.prefix.sql(DISCARD)).bind(id);
+                    let gone = query.bind(consumer).bind(provider_key).fetch_optional(txn.connection()).await?;
+                    let Some((handler, key, reason)) = gone else { return Ok(false) };
+                    if reason != Reason::Conflict.as_str() && !key.is_empty() {
+                        store.query(DATE).bind(handler).bind(key).execute(txn.connection()).await?;
+                    }
+                    Ok(true)
+                };
+                return self.in_transaction(discard).await;
+            }
         };
-        let query = self.query(RESOLVE).bind(id).bind(consumer);
+        let query = self.query(statements::RESOLVE).bind(id).bind(consumer);
         let query = query.bind(answer.map(CallAnswer::as_bytes)).bind(provider_key.map(next_provider_key));
-        Ok(self.change_of_message(query.bind(provider_key)).await? == 1)
+        Ok(self.change(query.bind(provider_key)).await? == 1)
     }
 
-    async fn prune(&self) -> Result<Pruned, StoreError> {
+    async fn prune(&self) -> Answer<u64> {
         prune::prune(self).await
     }
 }
 
 impl Sqlite {
-    /// Runs in one transaction. A conflict row and a row without a key own no claim: the claim of that key belongs to
-    /// another message.
-    async fn delete_dead(&self, consumer: &str, id: i64, resolved: Option<Uuid>) -> Result<bool, StoreError> {
-        let delete = async |store: &Self, txn: &mut Txn| {
-            let query = store.query(DISCARD).bind(id).bind(consumer).bind(resolved);
-            let Some(row) = query.fetch_optional(txn.connection()).await? else { return Ok(false) };
-            let key: &[u8] = row.try_get("key")?;
-            let reason: &str = row.try_get("reason")?;
-            if reason != Reason::Conflict.as_str() && !key.is_empty() {
-                let handler: i32 = row.try_get("handler_id")?;
-                let date = store.query(DATE).bind(handler).bind(key);
-                date.execute(txn.connection()).await?;
+    /// Interns the name of a handler, and raises its retention, on this connection. Returns the number of the handler, and the
+    /// retention that it had.
+    pub(super) async fn intern(
+        &self,
+        connection: &mut SqliteConnection,
+        consumer: &str,
+        name: &str,
+    ) -> sqlx::Result<(i32, Option<i64>)> {
+        let retention = millis(self.retention);
+        for attempt in 0..=NUMBERS {
+            if let Some(known) = self.number(&mut *connection, consumer, name).await? {
+                self.query(KEEP).bind(known.0).bind(retention).execute(connection).await?;
+                return Ok(known);
             }
-            Ok(true)
-        };
-        self.in_transaction(delete).await
+            let query = self.query(INTERN).bind(consumer).bind(name).bind(retention);
+            query.bind(number(&[consumer, name], attempt)).execute(&mut *connection).await?;
+        }
+        Err(sqlx::Error::RowNotFound)
+    }
+
+    /// Returns the number and the retention of a handler by its name, also by a former one.
+    async fn number(
+        &self,
+        connection: &mut SqliteConnection,
+        consumer: &str,
+        name: &str,
+    ) -> sqlx::Result<Option<(i32, Option<i64>)>> {
+        sqlx::query_as(self.prefix.sql(NUMBER)).bind(consumer).bind(name).fetch_optional(connection).await
+    }
+
+    /// Deletes a handler to which nothing belongs. Returns whether it has done so.
+    async fn forget(&self, connection: &mut SqliteConnection, id: i32) -> sqlx::Result<bool> {
+        Ok(self.query(statements::FORGET).bind(id).execute(connection).await?.rows_affected() == 1)
     }
 }

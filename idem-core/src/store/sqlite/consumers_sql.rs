@@ -9,26 +9,11 @@ UPDATE "idem_handlers" SET retention = ?2 WHERE id = ?1 AND retention < ?2"#;
 
 /// A former name comes behind the same name of another handler.
 pub(super) const NUMBER: &str = r#"
-SELECT id FROM "idem_handlers" WHERE consumer = ?1 AND name = ?2
+SELECT id, retention FROM "idem_handlers" WHERE consumer = ?1 AND name = ?2
 UNION ALL
-SELECT h.id FROM "idem_handlers" AS h JOIN "idem_former_names" AS f ON f.handler_id = h.id
+SELECT h.id, h.retention FROM "idem_handlers" AS h JOIN "idem_former_names" AS f ON f.handler_id = h.id
 WHERE h.consumer = ?1 AND f.name = ?2
 LIMIT 1"#;
-
-pub(super) const RENAME: &str = r#"UPDATE "idem_handlers" SET name = ?2 WHERE id = ?1"#;
-
-pub(super) const KEEP_NAME: &str = r#"
-INSERT INTO "idem_former_names" (handler_id, name) SELECT id, name FROM "idem_handlers" WHERE id = ?1
-ON CONFLICT DO NOTHING"#;
-
-pub(super) const ADD_FORMER_NAME: &str = r#"
-INSERT INTO "idem_former_names" (handler_id, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING"#;
-
-/// Deletes a handler to which nothing belongs.
-pub(super) const FORGET: &str = r#"
-DELETE FROM "idem_handlers" AS h WHERE id = ?1 AND pruned_through IS NULL
-    AND NOT EXISTS (SELECT 1 FROM "idem_processed_messages" AS p WHERE p.handler_id = h.id)
-    AND NOT EXISTS (SELECT 1 FROM "idem_inbox_messages" AS i WHERE i.handler_id = h.id)"#;
 
 pub(super) const STALE: &str = r#"
 SELECT coalesce(sum(seen_at < {now} - 30000), 0), count(*) = (SELECT count(DISTINCT value) FROM json_each(?1))
@@ -51,7 +36,8 @@ ON CONFLICT DO NOTHING"#;
 /// claims.
 pub(super) const KNOWN: &str = r#"
 SELECT *, has_claims OR pruned_through IS NOT NULL AS has_processed FROM (
-    SELECT id, consumer, name, retention, pruned_through, {now} - seen_at AS seen, {former_names} AS former_names,
+    SELECT id, consumer, name, retention, pruned_through, {now} - seen_at AS seen,
+        (SELECT json_group_array(f.name) FROM "idem_former_names" AS f WHERE f.handler_id = h.id) AS former_names,
         EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = h.id) AS has_claims,
         EXISTS (SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.id) AS has_rows,
         (SELECT namespace FROM "idem_call_namespaces" WHERE handler_id = h.id) AS namespace
@@ -60,56 +46,28 @@ SELECT *, has_claims OR pruned_through IS NOT NULL AS has_processed FROM (
 
 /// Counts in the four partial indexes, so that payloads are not read.
 pub(super) const STATS: &str = r#"
-SELECT
-    (SELECT count(*) FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {ordinary})
-    + (SELECT count(*) FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {suspect})
-    + (SELECT count(*) FROM "idem_inbox_messages"
-       WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'calling') AS scheduled,
+SELECT sum(scheduled),
     (SELECT count(*) FROM "idem_inbox_messages"
-     WHERE +handler_id IN (SELECT value FROM json_each(?1)) AND state = 'dead') AS dead,
-    {now} - (SELECT min(due) FROM (
-        SELECT (SELECT min({due}) FROM "idem_inbox_messages" WHERE handler_id = h.value AND {ordinary}) AS due
-        FROM json_each(?1) AS h
-        UNION ALL SELECT (SELECT min({due}) FROM "idem_inbox_messages" WHERE handler_id = h.value AND {suspect})
-        FROM json_each(?1) AS h
-        UNION ALL SELECT (SELECT min({due}) FROM "idem_inbox_messages" WHERE handler_id = h.value AND state = 'calling')
-        FROM json_each(?1) AS h
-    ) WHERE due <= {now}) AS oldest"#;
+     WHERE +handler_id IN (SELECT value FROM json_each(?1)) AND state = 'dead'),
+    {now} - min(due)
+FROM (
+    SELECT count(*) AS scheduled, min({due}) FILTER (WHERE {due} <= {now}) AS due
+    FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {ordinary}
+    UNION ALL SELECT count(*), min({due}) FILTER (WHERE {due} <= {now})
+    FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {orphan}
+    UNION ALL SELECT count(*), min({due}) FILTER (WHERE {due} <= {now})
+    FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'calling'
+)"#;
 
-/// The plus keeps the planner from using an index by handler, after which it would have to sort all rows.
-macro_rules! list {
-    ($which:literal) => {
-        concat!(
-            r#"
+/// Before a condition takes the place of `{which}`. The plus keeps the planner from using an index by handler, after which it
+/// would have to sort all rows.
+pub(super) const LIST: &str = r#"
 SELECT {row} FROM "idem_inbox_messages"
-WHERE state "#,
-            $which,
-            r#" AND id < ?1 AND (?2 IS NULL OR reason = ?2)
+WHERE state {which} AND id < ?1 AND (?2 IS NULL OR reason = ?2)
     AND +handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?3 AND (?4 IS NULL OR h.name = ?4
         OR EXISTS (SELECT 1 FROM "idem_former_names" AS f WHERE f.handler_id = h.id AND f.name = ?4)))
     AND (?6 IS NULL OR hex(key) IN (SELECT value FROM json_each(?6)))
-ORDER BY id DESC LIMIT ?5"#
-        )
-    };
-}
-pub(super) const SCHEDULED: &str = list!("<> 'dead'");
-pub(super) const DEAD: &str = list!("= 'dead'");
-
-pub(super) const FIND: &str = r#"
-SELECT handler_id, fingerprint, reason FROM "idem_inbox_messages"
-WHERE id = ?1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)"#;
-
-/// A row that ended processes or connections runs as a suspect again: breaks is set to 2 to mark it, because starts is
-/// reset to 0. A row whose external call may have begun, and that has no answer, goes back to its call phase, with the
-/// key, the time of its first call, and the end of its lease, because its request may still be on its way.
-pub(super) const REPLAY: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0,
-    state = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN 'calling' ELSE 'scheduled' END,
-    run_at = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN max(coalesce(locked_until, 0), run_at, {now}) ELSE {now} END,
-    lost_connections = CASE WHEN (called_at IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection')
-        THEN 2 ELSE 0 END,
-    reason = NULL, died_at = NULL, asked_at = NULL, key = coalesce(?2, key)
-WHERE id = ?1"#;
+ORDER BY id DESC LIMIT ?5"#;
 
 /// ?3: the key of the call that an operator resolves; without one, a row whose call may have begun stays, whatever made it dead.
 pub(super) const DISCARD: &str = r#"

@@ -1,31 +1,56 @@
-//! The single writer of a file, and its queue.
+//! The single writer of a file, its queue, and what a handler can leave on its connection.
 //!
 //! SQLite has one writer at a time. With only its busy timeout, connections poll for the write lock: of 16 writers, a
 //! third failed with SQLITE_BUSY. So the writers of a process wait in a fair queue here, and share one connection. The
 //! busy timeout applies to other processes.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use parking_lot::Mutex;
-use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{ConnectOptions as _, Connection as _, Either, Executor as _};
 use tokio::sync::{Mutex as FairMutex, OwnedMutexGuard, oneshot};
 
+use super::answer;
+use super::handle::Query;
 use super::watch::Watch;
-use super::{answer, session};
-use crate::store::StoreError;
+use crate::store::{Answer, StoreError};
 
 /// How long processes wait for each other's transactions.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long the connection for reading waits, on which a ping writes. Its reads wait for nobody (WAL).
+pub(super) const PING_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Temporary objects hide tables of the same name, and so do those of an attached database where the file has none. The
+/// settings decide what statements mean, whether they can be run, and for how long others are locked out; each can be
+/// changed inside a transaction. Those that cannot (`foreign_keys`, `synchronous`, `temp_store`) need no look: the
+/// connection of a handler that has ended its transaction is closed. Neither do those that end with the transaction
+/// (`defer_foreign_keys`).
+pub(super) const STATE: &str = "
+    SELECT (SELECT count(*) FROM sqlite_temp_schema)
+        || ' ' || (SELECT count(*) FROM pragma_database_list WHERE name NOT IN ('main', 'temp'))
+        || ' ' || (SELECT query_only FROM pragma_query_only)
+        || ' ' || (SELECT max_page_count FROM pragma_max_page_count)
+        || ' ' || (SELECT recursive_triggers FROM pragma_recursive_triggers)
+        || ' ' || (SELECT ignore_check_constraints FROM pragma_ignore_check_constraints)
+        || ' ' || (SELECT writable_schema FROM pragma_writable_schema)
+        || ' ' || (SELECT reverse_unordered_selects FROM pragma_reverse_unordered_selects)
+        || ' ' || (SELECT timeout FROM pragma_busy_timeout)
+        || ' ' || (SELECT locking_mode FROM pragma_locking_mode)
+        || ' ' || ('a' LIKE 'A')";
+
+/// The text of the error if a handler left something for the other handlers of its transaction.
+pub(super) const CHANGED: &str = "a handler of a batch left a temporary table, view or trigger, an attached database or \
+                                  a changed pragma for those behind it";
+
 /// All connections of this process to one file, shared by all handles and prefixes.
 pub(super) struct File {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     pub(super) options: SqliteConnectOptions,
     writer: Arc<FairMutex<Slot>>,
     /// The connection for reading, which no writer blocks (WAL).
@@ -54,7 +79,7 @@ struct Writer {
 /// Interrupts the running statement; the connection's thread then closes the connection.
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.watch.interrupt();
+        self.watch.limit(Duration::ZERO);
     }
 }
 
@@ -67,7 +92,7 @@ pub(super) struct Connection {
 }
 
 /// The answer to a command of several statements.
-pub(super) struct Answer {
+pub(super) struct Answers {
     /// The number of statements that finished.
     pub(super) finished: usize,
     /// The first row.
@@ -95,24 +120,9 @@ impl File {
         file
     }
 
-    /// The file's path, for messages.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Waits for the writing connection. Dropping the future while it waits leaves the queue.
-    pub(super) async fn writer(&self) -> Result<Connection, StoreError> {
-        let slot = self.writer.clone().lock_owned().await;
-        self.open(slot).await
-    }
-
-    /// Returns the writing connection if it is free.
-    pub(super) async fn writer_if_free(&self) -> Option<Result<Connection, StoreError>> {
-        let slot = self.writer.clone().try_lock_owned().ok()?;
-        Some(self.open(slot).await)
-    }
-
-    async fn open(&self, mut slot: OwnedMutexGuard<Slot>) -> Result<Connection, StoreError> {
+    pub(super) async fn writer(&self) -> Answer<Connection> {
+        let mut slot = self.writer.clone().lock_owned().await;
         if let Some(writer) = slot.idle.take() {
             return Ok(Connection { writer, slot });
         }
@@ -138,7 +148,7 @@ impl File {
 }
 
 impl Writer {
-    async fn open(options: &SqliteConnectOptions) -> Result<(Self, oneshot::Receiver<()>), sqlx::Error> {
+    async fn open(options: &SqliteConnectOptions) -> sqlx::Result<(Self, oneshot::Receiver<()>)> {
         let mut connection = options.connect().await?;
         let (open, closed) = oneshot::channel();
         let watch = Watch::over(&mut connection, open).await?;
@@ -146,7 +156,7 @@ impl Writer {
         // transaction is forgotten instead of ended.
         std::mem::forget(connection.begin().await?);
         sqlx::query("ROLLBACK").execute(&mut connection).await?;
-        let state = session::state(&mut connection).await?;
+        let state = sqlx::query_scalar(STATE).fetch_one(&mut connection).await?;
         Ok((Self { connection, watch, state }, closed))
     }
 }
@@ -163,13 +173,13 @@ impl Connection {
     }
 
     /// Runs a statement that begins, marks or ends a transaction.
-    pub(super) async fn run(&mut self, statement: &'static str) -> Result<(), sqlx::Error> {
+    pub(super) async fn run(&mut self, statement: &'static str) -> sqlx::Result<()> {
         sqlx::query(statement).execute(self.raw()).await.map(|_| ())
     }
 
     /// Runs a command of `count` statements, until one fails.
-    pub(super) async fn run_all(&mut self, count: usize, command: Query<'_, sqlx::Sqlite, SqliteArguments>) -> Answer {
-        let mut answer = Answer { finished: 0, row: None, error: None };
+    pub(super) async fn run_all(&mut self, count: usize, command: Query<'_>) -> Answers {
+        let mut answer = Answers { finished: 0, row: None, error: None };
         let mut answers = self.raw().fetch_many(command);
         while let Some(next) = answers.next().await {
             match next {
@@ -186,12 +196,6 @@ impl Connection {
             answer.error = Some(sqlx::Error::WorkerCrashed);
         }
         answer
-    }
-
-    /// Returns whether the connection is as it was before any handler used it.
-    pub(super) async fn is_unchanged(&mut self) -> bool {
-        let state = session::state(self.raw()).await;
-        state.is_ok_and(|state| self.is_initial(&state))
     }
 
     /// Returns whether a handler has left nothing, if this is the state of the connection now.

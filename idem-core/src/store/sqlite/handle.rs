@@ -4,21 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::ConnectOptions as _;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::{ConnectOptions as _, FromRow};
 
-use super::file::File;
-use super::sql::Prefix;
-use super::statements::Statements;
+use super::file::{File, PING_TIMEOUT};
+use super::sql::{Prefix, rows};
 use crate::store::sql::Clock;
-use crate::store::{StoreError, StoreFacts};
+use crate::store::{Answer, Row, StoreFacts};
 
 /// The SQLite store: claims and inbox in a database file, beside the tables that handlers write to.
 ///
 /// SQLite has one writer at a time. All handles of a process to one file, whatever their prefix, share one writing
 /// connection and use it in the order of their requests. Processes wait for each other for at most 5 seconds, and then
-/// return [`StoreError::LockTimeout`]. A transaction is the writer from `begin` until it ends, so handlers run one
-/// after the other. Reading does not wait (the file is in WAL mode).
+/// return [`StoreError::LockTimeout`](crate::store::StoreError::LockTimeout). A transaction is the writer from `begin` until it
+/// ends, so handlers run one after the other. Reading does not wait (the file is in WAL mode).
 ///
 /// Unlike in PostgreSQL, a failed statement does not abort its transaction: if a handler swallows an error and returns
 /// `Ok`, its successful statements are committed. A statement that rolls back when it fails (`INSERT OR ROLLBACK`, a
@@ -51,7 +50,6 @@ use crate::store::{StoreError, StoreFacts};
 pub struct Sqlite {
     pub(super) file: Arc<File>,
     pub(super) prefix: Arc<Prefix>,
-    pub(super) statements: Arc<Statements>,
     pub(super) retention: Duration,
     pub(super) facts: Arc<StoreFacts>,
     pub(super) clock: Arc<Clock>,
@@ -69,54 +67,46 @@ impl Sqlite {
     pub(super) async fn read_all<T>(
         &self,
         query: Query<'_>,
-        decode: impl Fn(&SqliteRow) -> Result<T, sqlx::Error>,
-    ) -> Result<Vec<T>, StoreError> {
+        decode: impl Fn(&SqliteRow) -> sqlx::Result<T>,
+    ) -> Answer<Vec<T>> {
         self.read(async move |_, reader| query.fetch_all(reader).await?.iter().map(decode).collect()).await
     }
 
-    /// Reads the one row of a statement.
-    pub(super) async fn read_one<T>(
-        &self,
-        query: Query<'_>,
-        decode: impl FnOnce(&SqliteRow) -> Result<T, sqlx::Error>,
-    ) -> Result<T, StoreError> {
-        self.read(async move |_, reader| decode(&query.fetch_one(reader).await?)).await
+    /// Reads the one row of a statement, as a tuple.
+    pub(super) async fn read_one<T: for<'r> FromRow<'r, SqliteRow>>(&self, query: Query<'_>) -> Answer<T> {
+        self.read(async move |_, reader| T::from_row(&query.fetch_one(reader).await?)).await
     }
 
     /// Runs statements on the connection for reading, which no writer blocks.
     pub(super) async fn read<T>(
         &self,
-        work: impl AsyncFnOnce(&Self, &mut SqliteConnection) -> Result<T, sqlx::Error>,
-    ) -> Result<T, StoreError> {
+        work: impl AsyncFnOnce(&Self, &mut SqliteConnection) -> sqlx::Result<T>,
+    ) -> Answer<T> {
         let mut slot = self.file.reader.lock().await;
         // It is closed unless the work has ended well.
         let mut reader = match slot.take() {
             Some(reader) => reader,
-            None => self.file.options.connect().await.map_err(|error| self.file.fault(error))?,
+            None => {
+                let options = self.file.options.clone().busy_timeout(PING_TIMEOUT);
+                options.connect().await.map_err(|error| self.file.fault(error))?
+            }
         };
         let answer = work(self, &mut reader).await.map_err(|error| self.file.fault(error))?;
         *slot = Some(reader);
         Ok(answer)
     }
 
-    /// Runs statements on the writing connection, each in autocommit.
-    pub(super) async fn write<T>(
-        &self,
-        work: impl AsyncFnOnce(&Self, &mut SqliteConnection) -> Result<T, sqlx::Error>,
-    ) -> Result<T, StoreError> {
+    /// Runs one statement on the writing connection, in autocommit; returns the inbox rows of its answer.
+    pub(super) async fn change_rows(&self, query: Query<'_>) -> Answer<Vec<Row>> {
         let mut connection = self.file.writer().await?;
-        let answer = work(self, connection.raw()).await.map_err(|error| self.file.fault(error))?;
+        let answer = query.fetch_all(connection.raw()).await.and_then(|answer| rows(&answer));
+        let answer = answer.map_err(|error| self.file.fault(error))?;
         connection.give_back();
         Ok(answer)
     }
 
     /// Runs one statement that changes something in autocommit; returns how many rows it changed.
-    pub(super) async fn change(&self, query: Query<'_>) -> Result<u64, StoreError> {
-        self.write(async move |_, writer| Ok(query.execute(writer).await?.rows_affected())).await
-    }
-
-    /// As [`change`](Self::change), for a statement about one message.
-    pub(super) async fn change_of_message(&self, query: Query<'_>) -> Result<u64, StoreError> {
+    pub(super) async fn change(&self, query: Query<'_>) -> Answer<u64> {
         let mut connection = self.file.writer().await?;
         let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault_of_message(error))?;
         connection.give_back();
@@ -127,7 +117,7 @@ impl Sqlite {
 impl fmt::Debug for Sqlite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sqlite")
-            .field("file", &self.file.path())
+            .field("file", &self.file.path)
             .field("prefix", &self.prefix.as_str())
             .field("retention", &self.retention)
             .finish_non_exhaustive()

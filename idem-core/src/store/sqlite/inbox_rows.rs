@@ -1,47 +1,34 @@
 //! Inbox rows: inserted, taken, started, called for, and their outcomes.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use sqlx::Row as _;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
-use super::sql::{duration, ids, json, millis, row, rows, since_epoch};
+use super::sql::{duration, ids, json, millis, row, since_epoch};
 use super::{Sqlite, Txn, calls_sql, inbox_sql};
 use crate::Reason;
+use crate::store::sql::statements;
 use crate::store::{
-    CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId, Identity,
-    InboxRows, LeftCalls, LookBack, MAX_BREAKS, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult,
-    StoreError, TakeLimit, TakenCalls, envelope, error_text,
+    Answer, CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId,
+    Identity, InboxRows, LeftCalls, LookBack, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, TakeLimit,
+    TakenCalls, envelope, error_text,
 };
 
 /// Inserts a row, or counts a delivery of one that is there, and returns its id.
-pub(super) async fn insert(
-    store: &Sqlite,
-    connection: &mut SqliteConnection,
-    row: &NewRow<'_>,
-) -> Result<i64, sqlx::Error> {
-    let query = sqlx::query_scalar(store.prefix.sql(inbox_sql::INSERT))
-        .bind(row.identity.handler.0)
-        .bind(row.identity.key.as_bytes())
-        .bind(row.identity.fingerprint.as_bytes())
-        .bind(row.delivery.payload().as_ref())
-        .bind(envelope::seal(row.delivery))
-        .bind(row.attempts)
-        .bind(error_text(row.error))
-        .bind(row.state.err().map(Reason::as_str))
-        .bind(row.state.map_or(0, millis))
-        .bind(row.provider_key)
-        .bind(row.answer.map(CallAnswer::as_bytes))
-        .bind(row.call_name)
-        .bind(row.called_at.map(since_epoch))
-        .bind(row.calls);
+pub(super) async fn insert(store: &Sqlite, connection: &mut SqliteConnection, row: &NewRow<'_>) -> sqlx::Result<i64> {
+    let Identity { handler, key, fingerprint } = row.identity;
+    let query = sqlx::query_scalar(store.prefix.sql(inbox_sql::INSERT)).bind(handler.0).bind(key.as_bytes());
+    let query = query.bind(fingerprint.as_bytes()).bind(row.delivery.payload().as_ref());
+    let query = query.bind(envelope::seal(row.delivery)).bind(row.attempts).bind(error_text(row.error));
+    let query = query.bind(row.state.err().map(Reason::as_str)).bind(row.state.map_or(0, millis));
+    let query = query.bind(row.provider_key).bind(row.answer.map(CallAnswer::as_bytes)).bind(row.call_name);
+    let query = query.bind(row.called_at.map(since_epoch)).bind(row.calls);
     query.fetch_one(connection).await
 }
 
 impl InboxRows for Sqlite {
-    async fn insert(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<Vec<i64>, StoreError> {
+    async fn insert(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Answer<Vec<i64>> {
         let mut ids = Vec::with_capacity(rows.len());
         for row in rows {
             let id = insert(self, txn.connection(), row).await;
@@ -50,17 +37,8 @@ impl InboxRows for Sqlite {
         Ok(ids)
     }
 
-    async fn count_duplicates(&self, txn: &mut Txn, identities: &[&Identity]) -> Result<(), StoreError> {
-        for Identity { handler, key, fingerprint } in identities {
-            let query = self.query(inbox_sql::COUNT_DUPLICATE).bind(handler.0);
-            let query = query.bind(key.as_bytes()).bind(fingerprint.as_bytes());
-            query.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
-        }
-        Ok(())
-    }
-
     /// Two statements for each, since SQLite has none that changes two tables; no other connection sees the state between them.
-    async fn start(&self, txn: &mut Txn, rows: &[&Row], state: ClaimState) -> Result<Vec<bool>, StoreError> {
+    async fn start(&self, txn: &mut Txn, rows: &[&Row], state: ClaimState) -> Answer<Vec<bool>> {
         let mut started = Vec::with_capacity(rows.len());
         for row in rows {
             let remove = self.query(inbox_sql::REMOVE).bind(row.id).bind(row.locked_by);
@@ -82,13 +60,11 @@ impl InboxRows for Sqlite {
     }
 
     /// It needs no bound: what was deleted from an index is not in the way of later searches, whatever others still read.
-    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, _: LookBack) -> Result<DueRows, StoreError> {
-        let query = self.query(inbox_sql::POLL_DUE).bind(ids(handlers)).bind(MAX_STARTS);
-        let due = |row: &SqliteRow| {
-            let (ordinary, suspect) = (row.try_get("ordinary")?, row.try_get("suspect")?);
-            Ok(DueRows { ordinary, suspect, alone: row.try_get("alone")?, crashed: row.try_get("crashed")? })
-        };
-        self.read_one(query.bind(millis(lease.saturating_mul(CRASHED_LEASES))), due).await
+    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, _: LookBack) -> Answer<DueRows> {
+        let query = self.query(&inbox_sql::poll_due()).bind(ids(handlers)).bind(MAX_STARTS);
+        let query = query.bind(millis(lease.saturating_mul(CRASHED_LEASES)));
+        let (ordinary, orphan, alone, crashed) = self.read_one(query).await?;
+        Ok(DueRows { ordinary, orphan, alone, crashed })
     }
 
     async fn take(
@@ -98,35 +74,10 @@ impl InboxRows for Sqlite {
         limit: TakeLimit,
         token: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Row>, StoreError> {
-        let text = match kind {
-            RowKind::Ordinary => inbox_sql::TAKE_ORDINARY,
-            RowKind::Suspect => inbox_sql::TAKE_SUSPECT,
-            RowKind::Alone => inbox_sql::TAKE_ALONE,
-        };
-        let most = i64::try_from(limit.rows).unwrap_or(i64::MAX);
-        let take = async |store: &Self, writer: &mut SqliteConnection| {
-            let due = store
-                .query(inbox_sql::DUE)
-                .bind(ids(handlers))
-                .bind(if kind == RowKind::Ordinary { most } else { 0 })
-                .fetch_all(&mut *writer)
-                .await?;
-            let mut waited = HashMap::with_capacity(due.len());
-            let (mut bytes, mut fit) = (0, 0);
-            for row in &due {
-                waited.insert(row.try_get::<i64, _>("id")?, duration(row.try_get("waited")?));
-                fit += i64::from(bytes < limit.bytes);
-                bytes += usize::try_from(row.try_get::<i64, _>("bytes")?).unwrap_or(0);
-            }
-            let most = if kind == RowKind::Ordinary { fit } else { most };
-            let query = store.query(text).bind(ids(handlers)).bind(most).bind(millis(lease)).bind(token);
-            let query = if kind == RowKind::Alone { query.bind(MAX_STARTS) } else { query };
-            let mut taken = rows(&query.fetch_all(writer).await?)?;
-            taken.iter_mut().for_each(|row| row.waited = waited.remove(&row.id));
-            Ok(taken)
-        };
-        self.write(take).await
+    ) -> Answer<Vec<Row>> {
+        let [limit, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let query = self.query(&inbox_sql::take(kind)).bind(ids(handlers)).bind(limit).bind(millis(lease));
+        self.change_rows(query.bind(token).bind(bytes)).await
     }
 
     /// Reads first: each poll comes here, and there is one writer. It needs no bound: what was deleted from an index is not in the
@@ -137,11 +88,12 @@ impl InboxRows for Sqlite {
         limit: usize,
         _since: Option<Duration>,
         token: Uuid,
-    ) -> Result<TakenCalls, StoreError> {
+    ) -> Answer<TakenCalls> {
         let handlers: Vec<_> = callers.iter().map(|caller| caller.handler).collect();
-        let is_due: bool = self.read_one(self.query(calls_sql::DUE).bind(ids(&handlers)), |row| row.try_get(0)).await?;
+        let is_due = format!("SELECT {}", inbox_sql::has(calls_sql::DUE));
+        let (is_due,): (bool,) = self.read_one(self.query(&is_due).bind(ids(&handlers))).await?;
         if !is_due {
-            return Ok(TakenCalls::new(Vec::new(), Instant::now()));
+            return Ok(TakenCalls { rows: Vec::new(), since: Instant::now() });
         }
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let take = async |store: &Self, txn: &mut Txn| {
@@ -158,47 +110,40 @@ impl InboxRows for Sqlite {
                 let row = row(&query.fetch_one(txn.connection()).await?)?;
                 taken.push(Row { waited: Some(duration(waited)), ..row });
             }
-            Ok(TakenCalls::new(taken, since))
+            Ok(TakenCalls { rows: taken, since })
         };
         self.in_transaction(take).await
     }
 
-    async fn date_call(&self, row: &Row, lease: Duration) -> Result<Option<Instant>, StoreError> {
+    async fn date_call(&self, row: &Row, lease: Duration) -> Answer<Option<Instant>> {
         let date = async |store: &Self, txn: &mut Txn| {
             // As in a take, it is the writer now.
             let since = Instant::now();
-            let query = store.query(calls_sql::DATE).bind(row.id).bind(row.locked_by).bind(millis(lease));
+            let query = store.query(statements::DATE_CALL).bind(row.id).bind(row.locked_by).bind(millis(lease));
             Ok((query.execute(txn.connection()).await?.rows_affected() == 1).then_some(since))
         };
         self.in_transaction(date).await
     }
 
-    /// Reads first: nearly always there are none, and there is one writer.
-    async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {
+    async fn release_calls(&self, handlers: &[HandlerId]) -> Answer<LeftCalls> {
         let handlers = ids(handlers);
-        let count = |row: &SqliteRow| Ok((row.try_get::<i64, _>(0)?, row.try_get::<i64, _>(1)?));
-        let (unused, in_doubt) = self.read_one(self.query(calls_sql::LEFT).bind(&handlers), count).await?;
-        let released = match unused {
-            0 => 0,
-            _ => self.change(self.query(calls_sql::RELEASE).bind(&handlers).bind(RELEASED_AT_ONCE)).await?,
-        };
-        Ok(LeftCalls::new(released, in_doubt.unsigned_abs()))
+        let release = self.query(calls_sql::RELEASE).bind(&handlers).bind(RELEASED_AT_ONCE);
+        let released = self.change(release).await?;
+        let (in_doubt,): (i64,) = self.read_one(self.query(calls_sql::IN_DOUBT).bind(&handlers)).await?;
+        Ok(LeftCalls { released, in_doubt: in_doubt.unsigned_abs() })
     }
 
-    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Answer<()> {
         let query = self.query(inbox_sql::EXTEND).bind(json(ids)).bind(token).bind(millis(lease));
         self.change(query).await.map(|_| ())
     }
 
     /// Uses the writer's queue, not a reader: the connection whose answer was lost is closed first.
-    async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
-        let found = async |store: &Self, writer: &mut SqliteConnection| {
-            rows(&store.query(inbox_sql::TAKEN).bind(token).fetch_all(writer).await?)
-        };
-        self.write(found).await
+    async fn rows_by_token(&self, token: Uuid) -> Answer<Vec<Row>> {
+        self.change_rows(self.query(inbox_sql::TAKEN).bind(token)).await
     }
 
-    async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
+    async fn record_result(&self, row: &Row, result: &RowResult) -> Answer<bool> {
         let ((attempts, starts, breaks), due, reason, error) = match result {
             RowResult::Failed { next, error } => ((1, 0, 0), next.ok(), next.err(), Some(error)),
             RowResult::Broke { due, error } => ((0, 1, 1), Some(*due), None, Some(error)),
@@ -206,58 +151,37 @@ impl InboxRows for Sqlite {
             RowResult::Released { due } => ((0, 0, 0), Some(*due), None, None),
             RowResult::Dead { reason, error } => ((0, 0, 0), None, Some(*reason), Some(error)),
             RowResult::LeftToCall { provider_key } => {
-                let query = self.query(calls_sql::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by);
+                let query = self.query(statements::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by);
                 return Ok(self.change(query.bind(provider_key)).await? == 1);
             }
             RowResult::Refunded => {
-                return self.change(self.query(inbox_sql::REFUND_START).bind(row.id)).await.map(|_| true);
+                return self.change(self.query(statements::REFUND_START).bind(row.id)).await.map(|_| true);
             }
-            RowResult::Called(result) => return self.record_call(row, result).await,
+            RowResult::Called(result) => {
+                let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
+                let query =
+                    self.query(statements::RECORD_CALL).bind(row.id).bind(row.locked_by).bind(i64::from(*is_attempt));
+                let query =
+                    query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(millis(next.unwrap_or_default()));
+                let query = query.bind(next.err().map(Reason::as_str)).bind(error.as_deref().map(error_text));
+                let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question);
+                return Ok(self.change(query.bind(row.provider_key)).await? == 1);
+            }
         };
-        let query = self.query(inbox_sql::RECORD_RESULT).bind(row.id).bind(row.locked_by);
+        let query = self.query(statements::RECORD_RESULT).bind(row.id).bind(row.locked_by);
         let query = query.bind(attempts).bind(starts).bind(breaks).bind(due.map(millis));
         let query = query.bind(reason.map(Reason::as_str)).bind(error.map(|error| error_text(error).into_owned()));
-        let query = query.bind(MAX_BREAKS).bind(Reason::BrokeConnection.as_str());
-        Ok(self.change_of_message(query).await? == 1)
+        Ok(self.change(query).await? == 1)
     }
 
-    async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
-        let query = self.query(inbox_sql::IS_SCHEDULED).bind(identity.handler.0).bind(identity.key.as_bytes());
+    async fn is_scheduled(&self, identity: &Identity) -> Answer<bool> {
+        let query = self.query(statements::IS_SCHEDULED).bind(identity.handler.0).bind(identity.key.as_bytes());
         Ok(!self.read_all(query, |_| Ok(())).await?.is_empty())
     }
 
-    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
-        let bury = async |store: &Self, writer: &mut SqliteConnection| {
-            let query = store
-                .query(inbox_sql::DEAD_LETTER_CRASHED)
-                .bind(ids(handlers))
-                .bind(MAX_STARTS)
-                .bind(millis(lease.saturating_mul(CRASHED_LEASES)))
-                .bind(Reason::Crashed.as_str())
-                .bind(CRASHED_AT_ONCE)
-                .bind(CRASHED);
-            rows(&query.fetch_all(writer).await?)
-        };
-        self.write(bury).await
-    }
-}
-
-impl Sqlite {
-    async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
-        let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
-        let query = self
-            .query(calls_sql::RECORD)
-            .bind(row.id)
-            .bind(row.locked_by)
-            .bind(i64::from(*is_attempt))
-            .bind(answer.as_ref().map(CallAnswer::as_bytes))
-            .bind(millis(next.unwrap_or_default()))
-            .bind(next.err().map(Reason::as_str))
-            .bind(error.as_deref().map(error_text))
-            .bind(*is_unused)
-            .bind(*in_doubt)
-            .bind(*is_question)
-            .bind(row.provider_key);
-        Ok(self.change_of_message(query).await? == 1)
+    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Answer<Vec<Row>> {
+        let query = self.query(inbox_sql::DEAD_LETTER_CRASHED).bind(ids(handlers)).bind(MAX_STARTS);
+        let query = query.bind(millis(lease.saturating_mul(CRASHED_LEASES))).bind(Reason::Crashed.as_str());
+        self.change_rows(query.bind(CRASHED_AT_ONCE).bind(CRASHED)).await
     }
 }

@@ -1,5 +1,7 @@
 //! The statements of inbox rows.
 
+use crate::store::{MAX_STARTS, RowKind};
+
 // ===== in a transaction =====
 
 pub(super) const INSERT: &str = r#"
@@ -12,10 +14,6 @@ WHERE true
 ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = deliveries + 1
 RETURNING id"#;
 
-pub(super) const COUNT_DUPLICATE: &str = r#"
-UPDATE "idem_inbox_messages" SET deliveries = deliveries + 1
-WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'dead'"#;
-
 pub(super) const REMOVE: &str = r#"DELETE FROM "idem_inbox_messages" WHERE id = ?1 AND locked_by = ?2"#;
 
 pub(super) const DATE: &str =
@@ -23,93 +21,70 @@ pub(super) const DATE: &str =
 
 // ===== in autocommit =====
 
+/// Whether one of the handlers has such a row.
+pub(super) fn has(which: &str) -> String {
+    format!(
+        r#"EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
+    SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.value AND {which}
+))"#
+    )
+}
+
 /// The plus takes its affinity from the clock, here and below: otherwise SQLite compares in a way for which it does not search an
 /// index of an expression.
-pub(super) const POLL_DUE: &str = r#"
-SELECT
-    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.value AND {ordinary} AND {due} <= +{now}
-    )) AS ordinary,
-    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages"
-        WHERE handler_id = h.value AND {suspect} AND crash_count <= 1 AND {due} <= +{now}
-    )) AS suspect,
-    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages"
-        WHERE handler_id = h.value AND {suspect} AND crash_count > 1 AND crash_count < ?2 AND {due} <= +{now}
-    )) AS alone,
-    EXISTS (SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
-        SELECT 1 FROM "idem_inbox_messages"
-        WHERE handler_id = h.value AND {suspect} AND crash_count >= ?2 AND {due} < {now} - ?3
-    )) AS crashed"#;
-
-/// The rows that a take is about to take: how large they are, and how long they have been due, since RETURNING sees
-/// only the new values. Uses the same indexes as the take. It does not run in the same transaction: a row that appears
-/// or disappears in between is only missing in a histogram, or slightly exceeds the limit.
-pub(super) const DUE: &str = r#"
-SELECT m.id, {now} - {due} AS waited, length(payload) + length(envelope) AS bytes
-FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
-WHERE m.id IN (
-    SELECT i.id FROM "idem_inbox_messages" AS i
-    WHERE i.handler_id = h.value AND {ordinary} AND {due} <= +{now} ORDER BY {due} LIMIT ?2
-)
-ORDER BY {due} LIMIT ?2"#;
+pub(super) fn poll_due() -> String {
+    let [ordinary, orphan, alone, crashed] = [
+        "{ordinary} AND {due} <= +{now}",
+        "{orphan} AND crash_count <= 1 AND {due} <= +{now}",
+        "{orphan} AND crash_count > 1 AND crash_count < ?2 AND {due} <= +{now}",
+        "{orphan} AND crash_count >= ?2 AND {due} < {now} - ?3",
+    ]
+    .map(has);
+    format!("SELECT {ordinary}, {orphan}, {alone}, {crashed}")
+}
 
 /// The inner query runs once per handler, so that the index finds its earliest rows, regardless of how many rows are
-/// due and of the rows of other consumers. SQLite has no LATERAL, and an `IN` list would sort all due rows.
-macro_rules! take {
-    ($kind:literal) => {
-        concat!(
-            r#"
+/// due and of the rows of other consumers. SQLite has no LATERAL, and an `IN` list would sort all due rows. The sizes of a row
+/// (?5 is their limit) are read without its payload. RETURNING sees only the new values, so a row that lost its lease does not
+/// tell how long it has been due.
+pub(super) fn take(kind: RowKind) -> String {
+    let kind = match kind {
+        RowKind::Ordinary => "{ordinary}",
+        RowKind::Orphan => "{orphan} AND crash_count <= 1",
+        RowKind::Alone => "{orphan} AND crash_count IN (2, 3)",
+    };
+    let take = r#"
 UPDATE "idem_inbox_messages" SET state = 'running', crash_count = crash_count + 1, locked_until = {now} + ?3, locked_by = ?4
 WHERE id IN (
-    SELECT m.id FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
-    WHERE m.id IN (
-        SELECT i.id FROM "idem_inbox_messages" AS i
-        WHERE i.handler_id = h.value AND "#,
-            $kind,
-            r#" AND {due} <= +{now} ORDER BY {due} LIMIT ?2
-    )
-    ORDER BY {due} LIMIT ?2
-)
-RETURNING {row}"#
+    SELECT id FROM (
+        SELECT m.id, sum(length(payload) + length(envelope)) OVER (
+            ORDER BY {due}, m.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS before
+        FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
+        WHERE m.id IN (
+            SELECT i.id FROM "idem_inbox_messages" AS i
+            WHERE i.handler_id = h.value AND {kind} AND {due} <= +{now} ORDER BY {due} LIMIT ?2
         )
-    };
+        ORDER BY {due}, m.id LIMIT ?2
+    ) WHERE coalesce(before, 0) < ?5
+)
+RETURNING {row}, CASE WHEN crash_count = 1 THEN {now} - run_at END AS waited"#;
+    take.replace("{kind}", kind)
 }
-pub(super) const TAKE_ORDINARY: &str = take!("{ordinary}");
-pub(super) const TAKE_SUSPECT: &str = take!("{suspect} AND crash_count <= 1");
-pub(super) const TAKE_ALONE: &str = take!("{suspect} AND crash_count > 1 AND crash_count < ?5");
+const _: () = assert!(MAX_STARTS == 4);
 
 pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE locked_by = ?1"#;
-
-/// One statement for every result of a run: ?3 attempts to add, ?4 starts to refund, ?5 breaks to add, ?6 the delay until the row is
-/// due, ?7 the reason if it is dead, ?8 the error, ?9 the number of breaks at which it dies for the reason ?10.
-pub(super) const RECORD_RESULT: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, attempts = attempts + ?3,
-    crash_count = CASE WHEN ?3 > 0 THEN 0 ELSE max(crash_count - ?4, 0) END,
-    lost_connections = CASE WHEN ?3 > 0 THEN 0 ELSE lost_connections + ?5 END,
-    run_at = coalesce({now} + ?6, run_at), error = coalesce(?8, error),
-    reason = coalesce(?7, CASE WHEN ?5 > 0 AND lost_connections + ?5 >= ?9 THEN ?10 END),
-    state = CASE WHEN ?7 IS NULL AND (?5 = 0 OR lost_connections + ?5 < ?9) THEN 'scheduled' ELSE 'dead' END,
-    died_at = CASE WHEN ?7 IS NOT NULL OR ?5 > 0 AND lost_connections + ?5 >= ?9 THEN {now} END
-WHERE id = ?1 AND locked_by = ?2"#;
 
 pub(super) const EXTEND: &str = r#"
 UPDATE "idem_inbox_messages" SET locked_until = {now} + ?3
 WHERE id IN (SELECT value FROM json_each(?1)) AND locked_by = ?2"#;
-
-pub(super) const IS_SCHEDULED: &str = r#"
-SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = ?1 AND key = ?2 AND state <> 'dead'"#;
-
-pub(super) const REFUND_START: &str = r#"
-UPDATE "idem_inbox_messages" SET crash_count = max(crash_count - 1, 0) WHERE id = ?1 AND crash_count > 0 AND state <> 'calling'"#;
 
 pub(super) const DEAD_LETTER_CRASHED: &str = r#"
 UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'dead', reason = ?4, died_at = {now},
     error = ?6 || CASE error WHEN '' THEN '' ELSE '; the error of its last attempt: ' || error END
 WHERE id IN (
     SELECT id FROM "idem_inbox_messages"
-    WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {suspect} AND crash_count >= ?2 AND {due} < {now} - ?3
+    WHERE handler_id IN (SELECT value FROM json_each(?1)) AND {orphan} AND crash_count >= ?2 AND {due} < {now} - ?3
     LIMIT ?5
 )
 RETURNING {row}"#;

@@ -5,41 +5,33 @@
 //! | `handle` | what all the files share: the file and its prefix |
 //! | `options` | how a store is opened |
 //! | `migrate` | the tables |
-//! | `file` | the single writer of a file, and its queue |
-//! | `session` | what a handler can leave on its connection |
+//! | `file` | the single writer of a file, its queue, and what a handler can leave on its connection |
 //! | `watch` | hooks that track a connection's transactions |
-//! | `transactions`, `txn`, `begin`, `claims`, `claims_sql` | begin, claim, guard, commit, rollback |
+//! | `transactions`, `txn`, `claims` | begin, claim, guard, commit, rollback |
 //! | `inbox_rows`, `inbox_sql`, `calls_sql` | inbox rows, also in their call phase |
-//! | `outbox_rows`, `outbox_sql`, `local` | the outbox, for handlers, relays and operators, and messages for other handlers |
-//! | `consumers`, `consumers_sql`, `register` | handlers, gauges, dead letters |
+//! | `outbox_rows`, `outbox_sql` | the outbox, for handlers, relays and operators |
+//! | `consumers`, `consumers_sql` | handlers, gauges, dead letters |
 //! | `own` | claims and staged messages in transactions of the application's own |
-//! | `prune`, `prune_sql` | removing old claims |
-//! | `statements`, `sql`, `answer` | texts, values, errors |
+//! | `prune` | removing old claims |
+//! | `sql`, `answer` | texts, values, errors |
 //! | `plans` | tests of query plans |
 
 mod answer;
-mod begin;
 mod calls_sql;
 mod claims;
-mod claims_sql;
 mod consumers;
 mod consumers_sql;
 mod file;
 mod handle;
 mod inbox_rows;
 mod inbox_sql;
-mod local;
 mod migrate;
 mod options;
 mod outbox_rows;
 mod outbox_sql;
 mod own;
 mod prune;
-mod prune_sql;
-mod register;
-mod session;
 mod sql;
-mod statements;
 mod transactions;
 mod txn;
 mod watch;

@@ -1,6 +1,5 @@
 //! The options of a store.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,7 +8,6 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 
 use super::file::{BUSY_TIMEOUT, File};
 use super::sql::{NOW, Prefix, duration, since_epoch};
-use super::statements::Statements;
 use super::{Sqlite, answer, migrate};
 use crate::Error;
 use crate::store::StoreFacts;
@@ -101,13 +99,10 @@ impl SqliteOptions {
                     .to_owned(),
             );
         }
-        let (path, options) = self.target()?;
+        let options = self.target()?;
+        let path = options.get_filename().to_owned();
         let mut connection = options.connect().await.map_err(|error| answer::failed(&path, error))?;
-        if self.verify_only {
-            migrate::verify(&mut connection, &path, &prefix).await?;
-        } else {
-            migrate::run(&mut connection, &path, &prefix).await?;
-        }
+        migrate::run(&mut connection, &path, &prefix, self.verify_only).await?;
         // The file exists now, so its path can be canonicalized for all handles.
         let canonical = path.canonicalize().map_err(|error| Error::Database {
             what: format!("the SQLite file {} is gone: do not move it while it is in use", path.display()),
@@ -122,100 +117,54 @@ impl SqliteOptions {
             // Practically unlimited: callers wait in the queue for the writer.
             facts: Arc::new(StoreFacts::new(name, usize::MAX, around_table, NOW)),
             file: File::of(canonical.clone(), options.filename(canonical)),
-            statements: Arc::new(Statements::new(&prefix)),
             prefix: Arc::new(prefix),
             retention: self.retention,
             clock: Arc::new(clock),
         })
     }
 
-    /// Returns the path of the file and its connect options.
-    fn target(&self) -> Result<(PathBuf, SqliteConnectOptions), Error> {
-        let options = match self.url.strip_prefix("sqlite:") {
-            Some(_) => self.parsed()?,
-            None => self.plain()?,
-        };
-        let path = options.get_filename().to_owned();
-        if path.as_os_str().is_empty() {
-            return refuse("the URL names no file: write sqlite:orders.db".to_owned());
-        }
-        if path.starts_with("file:") || path.to_string_lossy().starts_with("file:") {
-            return refuse(format!(
-                "{} is a URI of SQLite's own: write sqlite:orders.db, or the plain path",
-                path.display()
-            ));
-        }
-        check(&path, self.verify_only)?;
-        let options = options
-            .create_if_missing(!self.verify_only)
-            .busy_timeout(BUSY_TIMEOUT)
-            // A reported commit has to survive a power failure, because the broker is acked after it.
-            .synchronous(SqliteSynchronous::Full);
-        Ok((path, options))
-    }
-
-    /// `sqlite:orders.db`, `sqlite:///var/lib/orders.db`.
-    fn parsed(&self) -> Result<SqliteConnectOptions, Error> {
+    /// Returns how to connect to `sqlite:orders.db`, `sqlite:///var/lib/orders.db` or a plain path.
+    fn target(&self) -> Result<SqliteConnectOptions, Error> {
         let url = &self.url;
-        let rest = url.trim_start_matches("sqlite://").trim_start_matches("sqlite:");
-        let (database, parameters) = rest.split_once('?').unwrap_or((rest, ""));
-        if database == ":memory:" || parameters.contains("mode=memory") {
-            return refuse(format!(
-                "{url} is a database in memory, which is gone with its connection, claims and all: name a file, in a \
-                 temporary directory if it is for a test"
-            ));
-        }
-        for (parameter, cure) in [
-            ("mode=ro", "claims have to be written: remove it"),
-            ("immutable", "claims have to be written: remove it"),
-            ("cache=shared", "the busy timeout does not apply to it: remove it"),
-        ] {
-            if parameters.contains(parameter) {
-                return refuse(format!("{url} says `{parameter}`, and {cure}"));
-            }
-        }
-        url.parse().map_err(|error: sqlx::Error| Error::Database {
-            what: format!("{url} is not the URL of an SQLite file: write sqlite:orders.db, or the plain path"),
-            source: error.into(),
-        })
-    }
-
-    /// `orders.db`, `/var/lib/orders.db`.
-    fn plain(&self) -> Result<SqliteConnectOptions, Error> {
-        if let Some((scheme, _)) = self.url.split_once("://") {
+        let is_url = url.starts_with("sqlite:");
+        if let Some((scheme, _)) = url.split_once("://").filter(|_| !is_url) {
             // The rest may contain a password.
             return refuse(format!(
                 "a URL that begins with {scheme}:// does not name an SQLite file: write sqlite:orders.db"
             ));
         }
-        if self.url == ":memory:" {
-            return Self { url: "sqlite::memory:".to_owned(), ..self.clone() }.parsed();
+        let rest = url.trim_start_matches("sqlite://").trim_start_matches("sqlite:");
+        let (database, parameters) = rest.split_once('?').filter(|_| is_url).unwrap_or((rest, ""));
+        let says = |parameter: &str| parameters.contains(parameter);
+        let reasons = [
+            (database.is_empty(), "it names no file: write sqlite:orders.db"),
+            (database.starts_with("file:"), "it is a URI of SQLite's own: write sqlite:orders.db, or the plain path"),
+            (
+                database == ":memory:" || says("mode=memory"),
+                "a database in memory is gone with its connection, claims and all: name a file, in a temporary directory if it \
+                 is for a test",
+            ),
+            (
+                says("mode=ro") || says("immutable"),
+                "`mode=ro` or `immutable` prevents that claims are written: remove it",
+            ),
+            (says("cache=shared"), "the busy timeout does not apply to `cache=shared`: remove it"),
+        ];
+        if let Some((_, why)) = reasons.into_iter().find(|(is_so, _)| *is_so) {
+            return refuse(format!("{url:?} cannot be used: {why}"));
         }
-        Ok(SqliteConnectOptions::new().filename(&self.url))
-    }
-}
-
-/// Reports errors for which SQLite's own message is less clear.
-fn check(path: &Path, verify_only: bool) -> Result<(), Error> {
-    let shown = path.display();
-    if path.is_dir() {
-        return refuse(format!("{shown} is a directory: name a file in it, as in sqlite:{shown}/orders.db"));
-    }
-    if path.is_file() {
-        return Ok(());
-    }
-    if verify_only {
-        return refuse(format!(
-            "the SQLite file {shown} does not exist: connect once without verify_only(), or make it with sqlite3 and \
-             the SQL of `Sqlite::migrations()`"
-        ));
-    }
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => refuse(format!(
-            "the directory {} of the SQLite file {shown} does not exist: make it, or name another file",
-            parent.display()
-        )),
-        _ => Ok(()),
+        let options = match is_url {
+            true => url.parse::<SqliteConnectOptions>().map_err(|error: sqlx::Error| Error::Database {
+                what: format!("{url} is not the URL of an SQLite file: write sqlite:orders.db, or the plain path"),
+                source: error.into(),
+            })?,
+            false => SqliteConnectOptions::new().filename(url),
+        };
+        Ok(options
+            .create_if_missing(!self.verify_only)
+            .busy_timeout(BUSY_TIMEOUT)
+            // A reported commit has to survive a power failure, because the broker is acked after it.
+            .synchronous(SqliteSynchronous::Full))
     }
 }
 

@@ -9,24 +9,28 @@ use uuid::Uuid;
 
 use super::handle::Query;
 use super::outbox_sql::{
-    BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FIND, FREE, HIGHEST, IN_ORDER, LEASE, NewRow, OF_KEYS, READ, REGISTER,
-    RELEASE, REPLAY, RETRY, SHOW, STATS, TO_DESTINATION, UNREAD,
+    BURY, BY_ID, DEAD, DELETE, EXCEPT, FIND, HIGHEST, IN_ORDER, OF_KEYS, OURS, READ, REGISTER, REPLAY, RETRY, STAGE,
+    STATS, TO_DESTINATION, UNREAD,
 };
 use super::sql::{duration, in_hex, json, millis, time};
 use super::{Sqlite, Txn};
 use crate::Error;
 use crate::outbox::{StagedMessage, envelope};
+use crate::store::sql::statements;
 use crate::store::{
-    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId, OutboxMark,
-    OutboxRead, OutboxRow, OutboxRows, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, error_text,
-    number,
+    Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId,
+    OutboxMark, OutboxRead, OutboxRow, OutboxRows, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox,
+    error_text, number,
 };
 
 /// The most bytes of payloads and headers that one read brings. The file has one connection for reading, and workers wait for
 /// it to look for due rows and to find out whether the database answers.
 const AT_ONCE: u64 = 8 * 1024 * 1024;
 
-fn message(row: &SqliteRow) -> Result<StagedMessage, sqlx::Error> {
+/// How many rows one statement inserts: SQLite binds at most 32,766 values.
+const INSERTED: usize = 4000;
+
+fn message(row: &SqliteRow) -> sqlx::Result<StagedMessage> {
     let message = envelope::open(
         row.try_get("destination")?,
         row.try_get("key")?,
@@ -40,66 +44,77 @@ fn message(row: &SqliteRow) -> Result<StagedMessage, sqlx::Error> {
 }
 
 /// Returns the row of an outbox, which is made here if there is none.
-pub(super) async fn intern(
-    store: &Sqlite,
-    connection: &mut SqliteConnection,
-    name: &str,
-) -> Result<OutboxId, sqlx::Error> {
-    let find = || sqlx::query_as(store.prefix.sql(FIND)).bind(name);
-    for attempt in 0..NUMBERS {
-        if let Some((number, namespace)) = find().fetch_optional(&mut *connection).await? {
+pub(super) async fn intern(store: &Sqlite, connection: &mut SqliteConnection, name: &str) -> sqlx::Result<OutboxId> {
+    for attempt in 0..=NUMBERS {
+        let find = sqlx::query_as(store.prefix.sql(FIND)).bind(name);
+        if let Some((number, namespace)) = find.fetch_optional(&mut *connection).await? {
             return Ok(OutboxId { number, namespace });
         }
         let register = store.query(REGISTER).bind(name).bind(Uuid::new_v4());
         register.bind(number(&[name], attempt)).execute(&mut *connection).await?;
     }
-    let (number, namespace) = find().fetch_one(&mut *connection).await?;
-    Ok(OutboxId { number, namespace })
+    Err(sqlx::Error::RowNotFound)
+}
+
+/// Inserts messages in their order.
+pub(super) async fn insert(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    messages: &[(OutboxId, StagedMessage)],
+) -> sqlx::Result<()> {
+    // Many with one statement, so that none of them or all are inserted, even if the caller's future is dropped.
+    for messages in messages.chunks(INSERTED) {
+        let values = vec!["(?, ?, {now}, ?, ?, ?, ?)"; messages.len()].join(", ");
+        // Each of another length is another text.
+        let mut query = store.query(&format!("{STAGE}{values}")).persistent(messages.len() == 1);
+        for (outbox, message) in messages {
+            query = query.bind(outbox.number).bind(message.id()).bind(message.to());
+            query = query.bind(message.key().map_or(&[][..], |key| key.as_bytes()));
+            query = query.bind(envelope::seal(message.message())).bind(message.payload().as_ref());
+        }
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
 }
 
 impl OutboxRows for Sqlite {
     async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
+        let intern = async |store: &Self, txn: &mut Txn| intern(store, txn.connection(), name).await;
         let failed = |fault: StoreError| Error::database(format!("could not register the outbox {name:?}"), fault);
-        let mut connection = self.file.writer().await.map_err(failed)?;
-        let outbox = intern(self, connection.raw(), name).await.map_err(|error| failed(self.file.fault(error)))?;
-        connection.give_back();
-        Ok(outbox)
+        self.in_transaction(intern).await.map_err(failed)
     }
 
     fn stage(&self, txn: &mut Txn, outbox: OutboxId, outgoing: Vec<StagedMessage>, local: Vec<LocalMessage>) {
-        txn.stage(outgoing.into_iter().map(|message| NewRow { outbox, message }), local);
+        txn.staged.extend(outgoing.into_iter().map(|message| (outbox, message)));
+        txn.local.extend(local);
     }
 
-    async fn lease_outbox(
-        &self,
-        outbox: OutboxId,
-        token: Uuid,
-        request: LeaseRequest,
-    ) -> Result<LeaseAnswer, StoreError> {
+    async fn lease_outbox(&self, outbox: OutboxId, token: Uuid, request: LeaseRequest) -> Answer<LeaseAnswer> {
         let LeaseRequest::Hold(lease) = request else {
             let changed = match request {
-                LeaseRequest::Release => self.change(self.of(RELEASE, outbox).bind(token)).await?.max(1),
-                _ => self.change(self.of(SHOW, outbox)).await?,
+                LeaseRequest::Release => self.change(self.of(statements::RELEASE, outbox).bind(token)).await?.max(1),
+                _ => self.change(self.of(statements::SHOW, outbox)).await?,
             };
             return Ok(if changed > 0 { LeaseAnswer::Held } else { LeaseAnswer::Unknown });
         };
         // A relay that stands by asks each second, and must not wait for the writer, nor keep it from handlers.
-        let found: Option<i64> = self.read_one(self.of(FREE, outbox).bind(token), |row| row.try_get(0)).await?;
-        match found {
+        let free = self.of(statements::FREE, outbox).bind(token);
+        match self.read_all(free, |row| row.try_get::<bool, _>(0)).await?.first() {
             None => Ok(LeaseAnswer::Unknown),
-            Some(1) => Ok(LeaseAnswer::Other),
+            Some(false) => Ok(LeaseAnswer::Other),
             Some(_) => {
-                let held = self.change(self.of(LEASE, outbox).bind(token).bind(millis(lease))).await?;
+                let held = self.change(self.of(statements::LEASE, outbox).bind(token).bind(millis(lease))).await?;
                 Ok(if held > 0 { LeaseAnswer::Held } else { LeaseAnswer::Other })
             }
         }
     }
 
     /// The file has one writer, so ids are in the order of commits, and no row appears in front of one that was read.
-    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
-        let OutboxRead { from, to, filter, known, limit, bytes, .. } = read;
+    async fn read_outbox(&self, outbox: OutboxId, read: &OutboxRead) -> Answer<OutboxFound> {
+        let OutboxRead { from, to, limit, bytes, .. } = *read;
         let bytes = bytes.min(AT_ONCE);
-        let (condition, first, second) = match filter {
+        let known = json(&read.known);
+        let (condition, first, second) = match &read.filter {
             OutboxFilter::Except { keys, destinations } => (EXCEPT, in_hex(keys), json(destinations)),
             OutboxFilter::Keys(keys) => (OF_KEYS, in_hex(keys), String::new()),
             OutboxFilter::Destination(to) => (TO_DESTINATION, to.to_owned(), String::new()),
@@ -109,7 +124,7 @@ impl OutboxRows for Sqlite {
         let read = async |store: &Self, reader: &mut SqliteConnection| {
             // Before the messages: what is committed between the two is above it, and found.
             let highest: i64 = store.of(HIGHEST, outbox).fetch_one(&mut *reader).await?.try_get(0)?;
-            let query = store.of(&text, outbox).bind(from).bind(to).bind(json(known)).bind(limit).bind(first);
+            let query = store.of(&text, outbox).bind(from).bind(to).bind(known).bind(limit).bind(first);
             let query = if condition == EXCEPT { query.bind(second) } else { query };
             let mut rows = query.fetch(reader);
             let (mut found, mut size, mut is_cut) = (Vec::new(), 0_u64, false);
@@ -120,7 +135,12 @@ impl OutboxRows for Sqlite {
                 if is_cut {
                     break;
                 }
-                found.push(outbox_row(&row)?);
+                found.push(OutboxRow {
+                    id: row.try_get("id")?,
+                    message: message(&row)?,
+                    age: duration(row.try_get("age")?),
+                    due: duration(row.try_get("due")?),
+                });
             }
             Ok((found, is_cut, highest))
         };
@@ -129,7 +149,7 @@ impl OutboxRows for Sqlite {
         Ok(OutboxFound { rows, is_cut, snapshot: None, mark: Some(OutboxMark { number: 0, highest }) })
     }
 
-    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
+    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Answer<u64> {
         self.in_transaction(async |store, txn| {
             let mut deleted = 0;
             for row in published {
@@ -141,45 +161,33 @@ impl OutboxRows for Sqlite {
         .await
     }
 
-    async fn record_failures(
-        &self,
-        outbox: OutboxId,
-        token: Uuid,
-        failures: &[PublishFailure],
-    ) -> Result<(), StoreError> {
+    async fn record_failures(&self, outbox: OutboxId, token: Uuid, failures: &[PublishFailure]) -> Answer<()> {
         self.in_transaction(async |store, txn| {
             for PublishFailure { row, attempts, next, error } in failures {
                 let of = |text| store.of_row(text, outbox, token, *row);
+                let failed = of(if next.is_some() { RETRY } else { BURY }).bind(error_text(error)).bind(*attempts);
                 match next {
-                    Some(due) => {
-                        of(RETRY)
-                            .bind(millis(*due))
-                            .bind(error_text(error))
-                            .bind(*attempts)
-                            .execute(txn.connection())
-                            .await?;
-                    }
+                    Some(due) => failed.bind(millis(*due)).execute(txn.connection()).await?,
                     None => {
-                        of(BURY).bind(error_text(error)).bind(*attempts).execute(txn.connection()).await?;
-                        of(DELETE).execute(txn.connection()).await?;
+                        failed.execute(txn.connection()).await?;
+                        of(DELETE).execute(txn.connection()).await?
                     }
-                }
+                };
             }
             Ok(())
         })
         .await
     }
 
-    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
-        let stats = |row: &SqliteRow| {
-            let count = |at: usize| row.try_get::<i64, _>(at).map(i64::unsigned_abs);
-            let age = |at: usize| row.try_get::<Option<i64>, _>(at).map(|age| age.map(duration));
-            Ok(OutboxStats { waiting: count(0)?, oldest: age(1)?, dead: count(2)?, relay_seen: age(3)? })
-        };
-        self.read_one(self.of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX)), stats).await
+    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Answer<OutboxStats> {
+        let query = self.of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let (waiting, oldest, dead, seen): (i64, Option<i64>, i64, Option<i64>) = self.read_one(query).await?;
+        let ([waiting, dead], [oldest, relay_seen]) =
+            ([waiting, dead].map(i64::unsigned_abs), [oldest, seen].map(|age| age.map(duration)));
+        Ok(OutboxStats { waiting, oldest, dead, relay_seen })
     }
 
-    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
+    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Answer<Vec<UnreadOutbox>> {
         let unread = |row: &SqliteRow| {
             let waiting = row.try_get::<i64, _>(1)?.unsigned_abs();
             Ok(UnreadOutbox { name: row.try_get(0)?, waiting, oldest: duration(row.try_get(2)?) })
@@ -188,7 +196,7 @@ impl OutboxRows for Sqlite {
         self.read_all(query, unread).await
     }
 
-    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
+    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Answer<Vec<DeadOutgoing>> {
         let dead = |row: &SqliteRow| {
             Ok(DeadOutgoing {
                 id: row.try_get("id")?,
@@ -202,12 +210,12 @@ impl OutboxRows for Sqlite {
         self.read_all(query, dead).await
     }
 
-    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Result<bool, StoreError> {
+    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Answer<bool> {
         let remove = async |store: &Self, txn: &mut Txn| {
             if again {
                 store.of(REPLAY, outbox).bind(id).execute(txn.connection()).await?;
             }
-            Ok(store.of(DISCARD, outbox).bind(id).execute(txn.connection()).await?.rows_affected() > 0)
+            Ok(store.of(statements::DISCARD, outbox).bind(id).execute(txn.connection()).await?.rows_affected() > 0)
         };
         self.in_transaction(remove).await
     }
@@ -219,15 +227,6 @@ impl Sqlite {
     }
 
     fn of_row<'q>(&self, text: &str, outbox: OutboxId, token: Uuid, row: RowRef) -> Query<'q> {
-        self.of(text, outbox).bind(token).bind(row.id).bind(row.message_id)
+        self.of(&text.replace("{ours}", OURS), outbox).bind(token).bind(row.id).bind(row.message_id)
     }
-}
-
-fn outbox_row(row: &SqliteRow) -> Result<OutboxRow, sqlx::Error> {
-    Ok(OutboxRow {
-        id: row.try_get("id")?,
-        message: message(row)?,
-        age: duration(row.try_get("age")?),
-        due: duration(row.try_get("due")?),
-    })
 }

@@ -1,68 +1,14 @@
-//! The statements of the outbox, and the rows that a transaction inserts.
+//! The statements of the outbox.
 
-use sqlx::sqlite::SqliteConnection;
-use uuid::Uuid;
-
-use super::handle::Sqlite;
-use crate::outbox::{StagedMessage, envelope};
-use crate::store::OutboxId;
-
-const STAGE: &str = r#"
+/// Before the values of the rows.
+pub(super) const STAGE: &str = r#"
 INSERT INTO "idem_outbox_messages" (outbox_id, message_id, created_at, destination, key, envelope, payload)
 VALUES "#;
-
-/// How many rows one statement inserts: SQLite binds at most 32,766 values.
-pub(super) const AT_ONCE: usize = 4000;
-
-/// A row to be inserted.
-pub(super) struct NewRow {
-    pub(super) outbox: OutboxId,
-    pub(super) message: StagedMessage,
-}
-
-/// Inserts the rows in their order.
-pub(super) async fn insert(
-    store: &Sqlite,
-    connection: &mut SqliteConnection,
-    rows: &[NewRow],
-) -> Result<(), sqlx::Error> {
-    // Many with one statement, so that none of them or all are inserted, even if the caller's future is dropped.
-    for rows in rows.chunks(AT_ONCE) {
-        let values = vec!["(?, ?, {now}, ?, ?, ?, ?)"; rows.len()].join(", ");
-        let mut query = store.query(&format!("{STAGE}{values}"));
-        // Each of another length is another text.
-        query = query.persistent(rows.len() == 1);
-        for NewRow { outbox, message } in rows {
-            let id: Uuid = message.id();
-            query = query.bind(outbox.number).bind(id).bind(message.to());
-            query = query.bind(message.key().map_or(&[][..], |key| key.as_bytes()));
-            query = query.bind(envelope::seal(message.message())).bind(message.payload().as_ref());
-        }
-        query.execute(&mut *connection).await?;
-    }
-    Ok(())
-}
-
-// ===== relays and operators =====
 
 pub(super) const REGISTER: &str = r#"
 INSERT INTO "idem_outboxes" (id, name, namespace) VALUES (?3, ?1, ?2) ON CONFLICT DO NOTHING"#;
 
 pub(super) const FIND: &str = r#"SELECT id, namespace FROM "idem_outboxes" WHERE name = ?1"#;
-
-/// Whether an outbox has a row (1), and whether its lease can be taken or renewed under a token (2), without the writer.
-pub(super) const FREE: &str = r#"
-SELECT max(1 + (locked_by IS NULL OR locked_by = ?2 OR locked_until < {now} OR locked_until > {now} + lease))
-FROM "idem_outboxes" WHERE id = ?1"#;
-
-pub(super) const LEASE: &str = r#"
-UPDATE "idem_outboxes" SET locked_by = ?2, lease = ?3, locked_until = {now} + ?3, relay_seen_at = {now}
-WHERE id = ?1 AND (locked_by IS NULL OR locked_by = ?2 OR locked_until < {now} OR locked_until > {now} + lease)"#;
-
-pub(super) const RELEASE: &str = r#"
-UPDATE "idem_outboxes" SET locked_by = NULL, locked_until = 0 WHERE id = ?1 AND locked_by = ?2"#;
-
-pub(super) const SHOW: &str = r#"UPDATE "idem_outboxes" SET relay_seen_at = {now} WHERE id = ?1"#;
 
 /// The conditions of a read, by its filter. Keys are a JSON array of what `hex()` makes of them.
 pub(super) const EXCEPT: &str = r#"
@@ -84,27 +30,23 @@ WHERE outbox_id = ?1 AND id BETWEEN ?2 AND ?3 AND id NOT IN (SELECT value FROM j
 /// A read, behind its condition.
 pub(super) const IN_ORDER: &str = " ORDER BY id LIMIT ?5";
 
-pub(super) const DELETE: &str = r#"
-DELETE FROM "idem_outbox_messages"
-WHERE outbox_id = ?1 AND id = ?3 AND message_id = ?4 AND EXISTS (
-    SELECT 1 FROM "idem_outboxes" WHERE id = ?1 AND locked_by = ?2
-)"#;
+/// Takes the place of `{ours}`: the row that is named, since its id may have been given again, while the lease is held under the
+/// token.
+pub(super) const OURS: &str = r#"outbox_id = ?1 AND id = ?3 AND message_id = ?4
+    AND EXISTS (SELECT 1 FROM "idem_outboxes" WHERE id = ?1 AND locked_by = ?2)"#;
+
+pub(super) const DELETE: &str = r#"DELETE FROM "idem_outbox_messages" WHERE {ours}"#;
 
 pub(super) const RETRY: &str = r#"
-UPDATE "idem_outbox_messages" SET attempts = max(attempts, ?7), run_at = {now} + ?5, error = ?6
-WHERE outbox_id = ?1 AND id = ?3 AND message_id = ?4 AND EXISTS (
-    SELECT 1 FROM "idem_outboxes" WHERE id = ?1 AND locked_by = ?2
-)"#;
+UPDATE "idem_outbox_messages" SET attempts = max(attempts, ?6), run_at = {now} + ?7, error = ?5
+WHERE {ours}"#;
 
 /// Before [`DELETE`], in the same transaction.
 pub(super) const BURY: &str = r#"
 INSERT INTO "idem_outbox_dead"
     (outbox_id, message_id, created_at, died_at, attempts, error, destination, key, envelope, payload)
 SELECT outbox_id, message_id, created_at, {now}, max(attempts, ?6), ?5, destination, key, envelope, payload
-FROM "idem_outbox_messages"
-WHERE outbox_id = ?1 AND id = ?3 AND message_id = ?4 AND EXISTS (
-    SELECT 1 FROM "idem_outboxes" WHERE id = ?1 AND locked_by = ?2
-)"#;
+FROM "idem_outbox_messages" WHERE {ours}"#;
 
 /// With the limit 0, only when a relay was last seen.
 pub(super) const STATS: &str = r#"
@@ -127,5 +69,3 @@ pub(super) const REPLAY: &str = r#"
 INSERT INTO "idem_outbox_messages" (outbox_id, message_id, created_at, destination, key, envelope, payload)
 SELECT outbox_id, message_id, created_at, destination, key, envelope, payload
 FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id = ?2"#;
-
-pub(super) const DISCARD: &str = r#"DELETE FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id = ?2"#;

@@ -3,9 +3,9 @@
 use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnection;
 
-use super::{Sqlite, claims, outbox_rows, outbox_sql, register};
+use super::{Sqlite, claims, outbox_rows};
 use crate::outbox::{Outgoing, StoreOutbox};
-use crate::store::{ClaimState, Claimed, Identity, OwnClaim, StoreError, check_transaction, checked};
+use crate::store::{ClaimState, Claimed, HandlerId, Identity, OwnClaim, StoreError, check_transaction, checked};
 use crate::{Error, Fingerprint, Key, KeyError};
 
 impl Sqlite {
@@ -66,25 +66,21 @@ impl Sqlite {
         }
         let failed = |error: sqlx::Error| Error::database("could not claim a message", error);
         // On this connection: another one would wait for its transaction.
-        let handler = register::intern(self, connection, consumer, handler).await.map_err(failed)?;
+        let (handler, _) = self.intern(connection, consumer, handler).await.map_err(failed)?;
         // Behind a statement: sqlx counts in the connection's thread.
         check_transaction(connection.is_in_transaction())?;
-        let identity = Identity { handler, key, fingerprint };
-        for _ in 0..3 {
-            match claims::insert(self, connection, &identity, ClaimState::Processed).await.map_err(failed)? {
-                Claimed::New { .. } => return Ok(OwnClaim::New),
-                Claimed::Found(Some(existing)) => {
-                    // This transaction is the only writer, so what others do not see is its own.
-                    let committed = self.read(async |store, reader| claims::read(store, reader, &identity).await).await;
-                    let is_own =
-                        committed.map_err(|error| Error::database("could not claim a message", error))?.is_none();
-                    return Ok(OwnClaim::found(fingerprint.is_copy_of(existing.fingerprint), is_own));
-                }
-                // It was pruned in between, which needs a connection without a transaction.
-                Claimed::Found(None) => {}
+        let identity = Identity { handler: HandlerId(handler), key, fingerprint };
+        match claims::insert(self, connection, &identity, ClaimState::Processed).await.map_err(failed)? {
+            Claimed::New { .. } => Ok(OwnClaim::New),
+            Claimed::Found(Some(existing)) => {
+                // This transaction is the only writer, so what others do not see is its own.
+                let committed = self.read(async |store, reader| claims::read(store, reader, &identity).await).await;
+                let is_own = committed.map_err(|error| Error::database("could not claim a message", error))?.is_none();
+                Ok(OwnClaim::found(fingerprint.is_copy_of(existing.fingerprint), is_own))
             }
+            // As the only writer it has made the claim, or reads it.
+            Claimed::Found(None) => Err(Error::database("could not claim a message", StoreError::LockTimeout)),
         }
-        Err(Error::database("could not claim a message", StoreError::LockTimeout))
     }
 }
 
@@ -111,9 +107,9 @@ impl StoreOutbox<Sqlite> {
         let outbox = outbox_rows::intern(&self.store, connection, &self.name).await.map_err(failed)?;
         // Behind a statement: sqlx counts in the connection's thread.
         check_transaction(connection.is_in_transaction())?;
-        let messages = checked(messages, self.store.facts.bell.limit(outbox))?;
-        let rows: Vec<_> = messages.into_iter().map(|message| outbox_sql::NewRow { outbox, message }).collect();
-        outbox_sql::insert(&self.store, connection, &rows).await.map_err(failed)?;
+        let messages = checked(messages, self.store.facts.notifier.limit(outbox))?;
+        let messages: Vec<_> = messages.into_iter().map(|message| (outbox, message)).collect();
+        outbox_rows::insert(&self.store, connection, &messages).await.map_err(failed)?;
         self.look_for_relay(outbox);
         Ok(())
     }

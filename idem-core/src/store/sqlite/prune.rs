@@ -1,175 +1,116 @@
-//! Deletion of claims that are older than the retention of their handler: a walk through the table, in steps.
+//! Deletion of claims that are older than the retention of their handler: a walk through the table, in short transactions.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sqlx::Row as _;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use uuid::Uuid;
-
-use super::prune_sql::{COUNT, DELETE, END, ENTER, FIND, PLACE, PRUNED_THROUGH, RECORD};
 use super::sql::{duration, millis};
 use super::{Sqlite, Txn};
-use crate::store::sql::Walk;
-use crate::store::{Pruned, StoreError};
+use crate::store::Answer;
 
-/// How many claims one step reads, without keeping writers away.
-const STEP: u64 = 10_000;
-/// How many claims one transaction deletes: it occupies the single writer for about 10 ms.
-const CHUNK: usize = 1000;
-/// A table of at most this many claims is walked as a whole by each call.
-const SMALL: u64 = 100_000;
-/// How long a pruner keeps others away after it last renewed its turn.
-const TURN: Duration = Duration::from_secs(10);
+/// How many claims one transaction walks, and deletes at most: it occupies the single writer for about 10 ms.
+const STEP: i64 = 1000;
+/// How many claims a call walks at least.
+const SMALL: i64 = 100_000;
+/// With a call for each minute, a round through all claims takes a thirtieth of the shortest retention, in milliseconds. The table
+/// may have grown since the last one.
+const ROUND: i64 = 30 * 60_000;
+/// How long a pruner keeps others away, unless it ends earlier. If it takes longer, both walk, and delete each claim once.
+const TURN: Duration = Duration::from_secs(60);
 /// The longest pause between two transactions.
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// Takes the turn for ?1 milliseconds, unless another pruner has it. Returns the last claim that was walked, how many claims there
+/// are, the clock, and the shortest retention, if any claims are pruned. A turn that ends later was taken by a clock that was ahead.
+pub(super) const ENTER: &str = r#"
+UPDATE "idem_pruner" SET locked_until = {now} + ?1 WHERE locked_until NOT BETWEEN {now} AND {now} + ?1
+RETURNING handler_id, key, max(size, walked), {now}, (SELECT min(retention) FROM "idem_handlers")"#;
+
+/// The last one of the ?3 claims behind this one.
+pub(super) const END: &str = r#"
+SELECT handler_id, key FROM "idem_processed_messages" WHERE (handler_id, key) > (?1, ?2)
+ORDER BY handler_id, key LIMIT 1 OFFSET ?3 - 1"#;
+
+/// Deletes the old claims behind one claim up to another, at the time ?5.
+pub(super) const DELETE: &str = r#"
+DELETE FROM "idem_processed_messages" AS c WHERE (c.handler_id, c.key) > (?1, ?2) AND (c.handler_id, c.key) <= (?3, ?4)
+    AND c.processed_at < ?5 - (SELECT h.retention FROM "idem_handlers" AS h WHERE h.id = c.handler_id)
+    AND NOT EXISTS (
+        SELECT 1 FROM "idem_inbox_messages" AS i WHERE i.handler_id = c.handler_id AND i.key = c.key
+    )
+RETURNING handler_id, processed_at"#;
+
+pub(super) const PRUNED_THROUGH: &str = r#"
+UPDATE "idem_handlers" SET pruned_through = max(coalesce(pruned_through, 0), ?2) WHERE id = ?1"#;
+
+/// Records the claim behind which the walk continues, an empty key at the end of a round, and that it has read ?3 more; and gives
+/// the turn back. A call that has read nothing at the begin of a round has not ended one.
+pub(super) const RECORD: &str = r#"
+UPDATE "idem_pruner" SET locked_until = 0, handler_id = ?1, key = ?2,
+    walked = iif(?2 = x'', 0, walked + ?3), size = iif(?2 = x'' AND ?3 > 0, walked + ?3, max(size, walked + ?3))"#;
 
 /// A claim: its handler and its key.
 type Claim = (i64, Vec<u8>);
 
-/// Where the walk is.
-struct Place {
-    /// The last claim that was read.
-    last: Claim,
-    /// How many claims this round has read, and the last one.
-    walked: u64,
-    size: u64,
-    /// The time by which claims are old.
-    now: i64,
-}
-
-/// One step: the old claims, how many claims it read, and the last one of these; `None` at the end of the table.
-struct Found {
-    old: Vec<Claim>,
-    read: u64,
-    end: Option<Claim>,
-}
-
-/// Pauses after each transaction for as long as it took, so that claims of other processes, which poll for the write
-/// lock, can proceed. Claims of this process wait in the same fair queue.
-pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, StoreError> {
-    let token = Uuid::new_v4();
-    let Some((mut place, walk, mut left)) = enter(store, token).await? else { return Ok(Pruned::elsewhere()) };
-    let (mut claims, mut before, mut unrecorded, mut recorded) = (0, place.walked, 0, Instant::now());
-    while left > 0 {
-        let begun = Instant::now();
-        let found = find(store, &place, STEP.min(left)).await?;
-        tokio::time::sleep(begun.elapsed().min(PAUSE)).await;
-        for old in found.old.chunks(CHUNK) {
-            let begun = Instant::now();
-            let Some(deleted) = delete(store, token, old, place.now).await? else { return Ok(Pruned::of(claims)) };
-            claims += deleted;
-            tokio::time::sleep(begun.elapsed().min(PAUSE)).await;
-        }
-        left -= found.read.min(left);
-        unrecorded += found.read;
-        place.walked += found.read;
-        match found.end {
-            Some(end) => place.last = end,
-            // From the beginning up to where this call began.
-            None => {
-                left = left.min(std::mem::take(&mut before));
-                place = Place { last: (0, Vec::new()), walked: 0, size: place.walked, ..place };
-            }
-        }
-        if recorded.elapsed() > TURN / 5 {
-            let caught_up = walk.worth(std::mem::take(&mut unrecorded));
-            record(store, token, &place, caught_up, TURN).await?;
-            recorded = Instant::now();
-        }
-    }
-    record(store, token, &place, walk.worth(unrecorded), Duration::ZERO).await?;
-    Ok(Pruned::of(claims))
-}
-
-/// Returns the place of the walk, and how many claims this call may read; `None` while another pruner is active.
-async fn enter(store: &Sqlite, token: Uuid) -> Result<Option<(Place, Walk, u64)>, StoreError> {
+/// A walk ends where the table ends, and the next one begins anew. There is no index of the dates: each message would pay for it.
+pub(super) async fn prune(store: &Sqlite) -> Answer<u64> {
     let asked = Instant::now();
     let enter = async |store: &Sqlite, txn: &mut Txn| {
-        if !take_turn(store, txn.connection(), token).await? {
-            return Ok(None);
-        }
-        let row = store.query(PLACE).fetch_one(txn.connection()).await?;
-        let number = |column| row.try_get::<i64, _>(column).map(i64::unsigned_abs);
-        let last = (row.try_get("handler_id")?, row.try_get("key")?);
-        let now: i64 = row.try_get("now")?;
-        let now = now - millis(store.clock.ahead(asked, duration(now)));
-        let place = Place { last, walked: number("walked")?, size: number("size")?, now };
-        let (behind, retention): (i64, Option<i64>) = (row.try_get("behind")?, row.try_get("retention")?);
-        // The table may have grown since the last round.
-        let size = place.size.max(place.walked).max(SMALL);
-        let walk = Walk { size, small: SMALL, step: STEP, retention: retention.map_or(Duration::MAX, duration) };
-        let share = if retention.is_some() { walk.share(duration(behind)) } else { 0 };
-        Ok(Some((place, walk, share)))
+        let enter = sqlx::query_as::<_, (i64, Vec<u8>, i64, i64, Option<i64>)>(store.prefix.sql(ENTER));
+        enter.bind(millis(TURN)).fetch_optional(txn.connection()).await
     };
-    store.in_transaction(enter).await
-}
-
-/// Reads with another connection than the writer, in one snapshot: otherwise a claim that is deleted meanwhile would look
-/// like the end of the table.
-async fn find(store: &Sqlite, place: &Place, step: u64) -> Result<Found, StoreError> {
-    let step = i64::try_from(step).unwrap_or(i64::MAX);
-    let find = async |store: &Sqlite, reader: &mut SqliteConnection| {
-        let asked = |text| store.query(text).bind(place.last.0).bind(&place.last.1).bind(step);
-        let claim = |row: &SqliteRow| Ok((row.try_get(0)?, row.try_get(1)?));
-        sqlx::raw_sql("BEGIN").execute(&mut *reader).await?;
-        let old = asked(FIND).bind(place.now).fetch_all(&mut *reader).await?;
-        let read: i64 = asked(COUNT).fetch_one(&mut *reader).await?.try_get(0)?;
-        let end = asked(END).fetch_optional(&mut *reader).await?;
-        sqlx::raw_sql("COMMIT").execute(&mut *reader).await?;
-        let old = old.iter().map(claim).collect::<Result<_, sqlx::Error>>()?;
-        Ok(Found { old, read: read.unsigned_abs(), end: end.as_ref().map(claim).transpose()? })
+    let Some((handler, key, size, now, retention)) = store.in_transaction(enter).await? else {
+        return Ok(0);
     };
-    store.read(find).await
+    let now = now - millis(store.clock.ahead(asked, duration(now)));
+    // Nothing, if all claims are kept forever.
+    let share = retention.map_or(0, |retention| SMALL.max(size.saturating_mul(ROUND) / retention.max(1)));
+    let (mut last, mut walked) = ((handler, key), 0);
+    let claims = walk(store, now, share, &mut last, &mut walked).await;
+    // Also if a step has failed: the next call goes on from there.
+    store.change(store.query(RECORD).bind(last.0).bind(last.1).bind(walked)).await?;
+    claims
 }
 
-/// Runs one transaction, and returns how many claims it has deleted; `None` if another pruner has taken the turn.
-async fn delete(store: &Sqlite, token: Uuid, old: &[Claim], now: i64) -> Result<Option<u64>, StoreError> {
-    let (Some(first), Some(last)) = (old.first(), old.last()) else { return Ok(Some(0)) };
-    let delete = async |store: &Sqlite, txn: &mut Txn| {
-        if !take_turn(store, txn.connection(), token).await? {
-            return Ok(None);
+/// Walks on behind the last claim, and returns how many it has deleted. Pauses after each transaction for as long as it took, so
+/// that claims of other processes, which poll for the write lock, can proceed. Claims of this process wait in the same fair queue.
+async fn walk(store: &Sqlite, now: i64, share: i64, last: &mut Claim, walked: &mut i64) -> Answer<u64> {
+    let mut claims = 0;
+    while *walked < share {
+        let begun = Instant::now();
+        let step = async |store: &Sqlite, txn: &mut Txn| {
+            let end = sqlx::query_as::<_, Claim>(store.prefix.sql(END)).bind(last.0).bind(&last.1).bind(STEP);
+            let end = end.fetch_optional(txn.connection()).await?;
+            let (handler, key) = end.clone().unwrap_or((i64::MAX, Vec::new()));
+            let delete = sqlx::query_as::<_, (i64, i64)>(store.prefix.sql(DELETE)).bind(last.0).bind(&last.1);
+            let mut deleted = delete.bind(handler).bind(key).bind(now).fetch_all(txn.connection()).await?;
+            // Of each handler, the latest date comes last, and is kept.
+            deleted.sort_unstable();
+            for (handler, through) in deleted.iter().copied().collect::<BTreeMap<_, _>>() {
+                store.query(PRUNED_THROUGH).bind(handler).bind(through).execute(txn.connection()).await?;
+            }
+            Ok((end, deleted.len() as u64))
+        };
+        let (end, deleted) = store.in_transaction(step).await?;
+        claims += deleted;
+        *walked += STEP;
+        match end {
+            Some(end) => *last = end,
+            None => {
+                *last = (0, Vec::new());
+                break;
+            }
         }
-        let query = store.query(DELETE).bind(first.0).bind(&first.1).bind(last.0).bind(&last.1);
-        let query = query.bind(now);
-        let deleted = query.fetch_all(txn.connection()).await?;
-        let mut through = BTreeMap::<i64, i64>::new();
-        for row in &deleted {
-            let highest = through.entry(row.try_get("handler_id")?).or_insert(i64::MIN);
-            *highest = row.try_get::<i64, _>("processed_at")?.max(*highest);
-        }
-        for (handler, highest) in through {
-            let query = store.query(PRUNED_THROUGH).bind(handler).bind(highest);
-            query.execute(txn.connection()).await?;
-        }
-        Ok(Some(u64::try_from(deleted.len()).unwrap_or(0)))
-    };
-    store.in_transaction(delete).await
-}
-
-async fn take_turn(store: &Sqlite, connection: &mut SqliteConnection, token: Uuid) -> Result<bool, sqlx::Error> {
-    let enter = store.query(ENTER).bind(token).bind(millis(TURN));
-    Ok(enter.execute(connection).await?.rows_affected() > 0)
-}
-
-/// Records the place, and keeps the turn for this long. Changes nothing if another pruner has taken the turn.
-async fn record(
-    store: &Sqlite,
-    token: Uuid,
-    place: &Place,
-    caught_up: Duration,
-    keep: Duration,
-) -> Result<(), StoreError> {
-    let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
-    let query = store.query(RECORD).bind(token).bind(place.last.0).bind(&place.last.1);
-    let query = query.bind(number(place.walked)).bind(number(place.size)).bind(millis(caught_up)).bind(millis(keep));
-    store.change(query).await.map(drop)
+        tokio::time::sleep(begun.elapsed().min(PAUSE)).await;
+    }
+    Ok(claims)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::time::SystemTime;
+
+    use uuid::Uuid;
 
     use super::*;
     use crate::store::Consumers as _;
@@ -193,7 +134,7 @@ mod tests {
         let jumped = Clock::default();
         jumped.ahead(Instant::now(), duration(now - 8 * DAY));
         store.clock = Arc::new(jumped);
-        assert_eq!([store.prune().await.unwrap(), store.prune().await.unwrap()], [Pruned::of(1), Pruned::default()]);
+        assert_eq!([store.prune().await.unwrap(), store.prune().await.unwrap()], [1, 0]);
         drop(store);
         let _ = std::fs::remove_file(file);
     }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::Key;
 use crate::store::{HandlerId, Row, stored};
@@ -19,14 +19,10 @@ const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, locked
     answer, state = 'calling' AS is_calling,
     (SELECT h.name FROM "idem_handlers" AS h WHERE h.id = handler_id) AS handler"#;
 
-/// The other names of a handler, as a JSON array.
-const FORMER_NAMES: &str =
-    r#"(SELECT json_group_array(f.name) FROM "idem_former_names" AS f WHERE f.handler_id = h.id)"#;
-
 /// The predicates of the indexes of ordinary rows, and of rows that may have ended a process or a connection. SQLite uses such an
 /// index only for a statement that repeats its predicate.
 const ORDINARY: &str = "state IN ('scheduled', 'running') AND crash_count = 0 AND lost_connections <= 1";
-const SUSPECT: &str = "state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2)";
+const ORPHAN: &str = "state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2)";
 
 /// When a worker may have the row: the column of these indexes. That of a row that another one has locked is the end of its lease.
 const DUE: &str = "coalesce(locked_until, run_at)";
@@ -46,11 +42,12 @@ impl Prefix {
         valid.then(|| Self(prefix.to_owned()))
     }
 
-    /// Rewrites a statement, written for the prefix `idem_`, for this prefix. `{now}` is the clock, `{row}` the columns
-    /// that [`row`] reads, `{former_names}` those of the handler `h`; `{ordinary}`, `{suspect}` and `{due}` are of inbox rows.
+    /// Rewrites a statement, written for the prefix `idem_`, for this prefix. `{now}` and `{clock}` are the clock, `{row}` the
+    /// columns that [`row`] reads, `{greatest}` that of its arguments; `{ordinary}`, `{orphan}` and `{due}` are of inbox rows.
     pub(super) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
-        let text = text.replace("{row}", ROW).replace("{now}", NOW).replace("{former_names}", FORMER_NAMES);
-        let text = text.replace("{ordinary}", ORDINARY).replace("{suspect}", SUSPECT).replace("{due}", DUE);
+        let text = text.replace("{ordinary}", ORDINARY).replace("{orphan}", ORPHAN).replace("{due}", DUE);
+        let text =
+            text.replace("{row}", ROW).replace("{now}", NOW).replace("{clock}", NOW).replace("{greatest}", "max");
         // Safe: the prefix is validated, and it appears only between double quotes.
         AssertSqlSafe(text.replace("\"idem_", &format!("\"{}", self.0)))
     }
@@ -96,13 +93,17 @@ pub(super) fn since_epoch(time: SystemTime) -> i64 {
 }
 
 /// Decodes an inbox row.
-pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
+pub(super) fn row(row: &SqliteRow) -> sqlx::Result<Row> {
     stored::decode(row, time)
 }
 
-/// Decodes inbox rows, oldest first: `RETURNING` guarantees no order.
-pub(super) fn rows(rows: &[SqliteRow]) -> Result<Vec<Row>, sqlx::Error> {
-    let mut rows = rows.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+/// Decodes inbox rows, oldest first: `RETURNING` guarantees no order. They may have one more column, `waited`.
+pub(super) fn rows(rows: &[SqliteRow]) -> sqlx::Result<Vec<Row>> {
+    let decode = |found: &SqliteRow| {
+        let waited = found.try_get::<Option<i64>, _>("waited").ok().flatten().map(duration);
+        Ok(Row { waited, ..row(found)? })
+    };
+    let mut rows = rows.iter().map(decode).collect::<sqlx::Result<Vec<_>>>()?;
     rows.sort_by_key(|row| row.id);
     Ok(rows)
 }

@@ -1,15 +1,23 @@
-//! The transactions of SQLite.
+//! The transactions of SQLite: begun, with claims or without, guarded, ended.
 
 use std::time::Duration;
 
-use super::claims::{self, bound};
-use super::claims_sql::REOPEN;
-use super::file::Connection;
-use super::{Sqlite, Txn, begin, txn};
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Row as _};
+
+use super::answer::{ERROR, code, is_busy, unknown};
+use super::claims::{self, REOPEN, begin_with_claim, bound};
+use super::file::{Answers, BUSY_TIMEOUT, CHANGED, STATE};
+use super::handle::Query;
+use super::txn::{ended, not_committed, write};
+use super::{Sqlite, Txn};
 use crate::store::{
-    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, RollbackResult, StoreError,
-    StoreFacts, Ticket, Transactions, TxnState,
+    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, StoreError, StoreFacts,
+    Ticket, Transactions, TxnState, tell_of_conflicts,
 };
+
+/// Warns only once that a batch was split.
+static TELL: std::sync::Once = std::sync::Once::new();
 
 impl Transactions for Sqlite {
     type Txn = Txn;
@@ -18,53 +26,46 @@ impl Transactions for Sqlite {
         &self.facts
     }
 
-    /// If another task writes or waits for the writer, that task finds out whether writing works, and a read suffices here.
-    async fn ping(&self) -> Result<(), StoreError> {
-        let Some(connection) = self.file.writer_if_free().await else {
-            let id = r#"SELECT id FROM "idem_pruner""#;
-            return self.read_one(self.query(id), |_| Ok(())).await;
+    /// On the connection for reading, which waits neither in the queue of the writer nor long for another process.
+    async fn ping(&self) -> Answer<()> {
+        let probe = async |store: &Self, reader: &mut SqliteConnection| match store.query(PROBE).execute(reader).await {
+            Err(error) if !is_busy(&error) => Err(error),
+            // If somebody else writes, writing is possible.
+            _ => Ok(()),
         };
-        let mut connection = connection?;
-        match probe(self, &mut connection).await.map_err(|error| self.file.fault(error)) {
-            Ok(()) => {
-                connection.give_back();
-                Ok(())
-            }
-            // Another process writes, so writing is possible.
-            Err(StoreError::LockTimeout) => Ok(()),
-            Err(fault) => Err(fault),
-        }
+        self.read(probe).await
     }
 
-    async fn begin(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
-        let begun = begin::begin(self, handler_timeout, 1, sqlx::query("BEGIN IMMEDIATE")).await;
-        begun.map(|(txn, _)| txn)
+    async fn begin(&self, handler_timeout: Duration) -> Answer<Txn> {
+        self.open(handler_timeout, 1, sqlx::query("BEGIN IMMEDIATE")).await.map(|(txn, _)| txn)
     }
 
     /// Runs BEGIN, the claim, if there is one, and the guard's savepoint as one command.
-    async fn begin_first(
-        &self,
-        handler_timeout: Duration,
-        claim: Option<&Identity>,
-    ) -> Result<(Txn, Claimed), StoreError> {
+    async fn begin_first(&self, handler_timeout: Duration, claim: Option<&Identity>) -> Answer<(Txn, Claimed)> {
         let (count, command) = match claim {
-            Some(claim) => (3, bound(self.statements.begin_with_claim.clone(), claim, ClaimState::Processed)),
+            Some(claim) => (3, bound(self.query(&begin_with_claim()), claim, ClaimState::Processed)),
             None => (2, sqlx::query(r#"BEGIN IMMEDIATE; SAVEPOINT "idem_guard""#)),
         };
-        let (mut txn, answer) = begin::begin(self, handler_timeout, count, command).await?;
-        match claims::begun(self, &mut txn, answer, claim).await {
-            Ok(claimed) => Ok((txn, claimed)),
+        let (mut txn, Answers { row, error, .. }) = self.open(handler_timeout, count, command).await?;
+        let claimed = match (error, claim) {
+            (Some(error), _) => Err(error),
+            (None, Some(claim)) => claims::claimed(self, txn.connection(), claim, row).await,
+            (None, None) => Ok(Claimed::New { pruned_through: None }),
+        };
+        match claimed.map_err(|error| self.file.fault_of_message(error)) {
+            Ok(claimed) => {
+                // Then a handler follows.
+                if claimed.is_new() {
+                    txn.mark_guarded(claim);
+                }
+                Ok((txn, claimed))
+            }
             Err(fault) if !fault.is_answered() => Err(fault),
-            Err(fault) => txn::rollback(self, txn).await.and(Err(fault)),
+            Err(fault) => self.rollback(txn).await.and(Err(fault)),
         }
     }
 
-    async fn claim(
-        &self,
-        txn: &mut Txn,
-        identities: &[&Identity],
-        state: ClaimState,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    async fn claim(&self, txn: &mut Txn, identities: &[&Identity], state: ClaimState) -> Answer<Vec<Claimed>> {
         let mut claimed = Vec::with_capacity(identities.len());
         for identity in identities {
             let one = claims::insert(self, txn.connection(), identity, state).await;
@@ -73,8 +74,7 @@ impl Transactions for Sqlite {
         // A handler runs only behind a new claim in state `Processed`, or without claims. All claims commit together, so the
         // fate of one is the fate of all.
         let new = identities.iter().zip(&claimed).find(|(_, claimed)| claimed.is_new());
-        let is_needed =
-            identities.is_empty() && txn.guarded.is_none() || new.is_some() && state == ClaimState::Processed;
+        let is_needed = identities.is_empty() && !txn.guarded || new.is_some() && state == ClaimState::Processed;
         if is_needed {
             txn.guard(new.map(|(identity, _)| *identity)).await.map_err(|error| self.file.fault(error))?;
         }
@@ -87,7 +87,7 @@ impl Transactions for Sqlite {
         txn: &mut Txn,
         identities: &[&Identity],
         _lock: bool,
-    ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
+    ) -> Answer<Vec<Option<ExistingClaim>>> {
         let mut existing = Vec::with_capacity(identities.len());
         for identity in identities {
             let one = claims::read(self, txn.connection(), identity).await;
@@ -96,7 +96,7 @@ impl Transactions for Sqlite {
         Ok(existing)
     }
 
-    async fn reopen(&self, txn: &mut Txn, identity: &Identity, _: &Ticket) -> Result<bool, StoreError> {
+    async fn reopen(&self, txn: &mut Txn, identity: &Identity, _: &Ticket) -> Answer<bool> {
         let query = self.query(REOPEN).bind(identity.handler.0).bind(identity.key.as_bytes());
         let reopened = query.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
         Ok(reopened.rows_affected() > 0)
@@ -104,13 +104,57 @@ impl Transactions for Sqlite {
 
     /// Nothing is written outside of the transaction, so the commit detects that it has ended. But without the hooks, nothing
     /// would refuse the COMMIT of the next handler.
-    async fn check_between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {
+    async fn check_between(&self, txn: &mut Txn) -> Answer<TxnState> {
         txn.shared = true;
         Ok(if txn.connection.is_watched() { TxnState::Unknown } else { TxnState::Ended })
     }
 
-    async fn commit(&self, txn: Txn) -> CommitResult {
-        txn::commit(self, txn).await
+    /// Runs the guard and COMMIT as one command.
+    async fn commit(&self, mut txn: Txn) -> CommitResult {
+        // The handler timeout ends before COMMIT starts.
+        txn.connection.watch().limit(Duration::MAX);
+        let mut conflicts = 0;
+        if txn.shared || !txn.staged.is_empty() || !txn.local.is_empty() {
+            // The guard, and another one: nothing is inserted behind a transaction that its handler has ended.
+            if txn.guarded
+                && let Err(error) = txn.connection.run(r#"RELEASE "idem_guard"; SAVEPOINT "idem_guard""#).await
+            {
+                return ended(self, txn, error).await;
+            }
+            if txn.shared && !txn.is_clean().await {
+                TELL.call_once(|| {
+                    tracing::warn!(
+                        "{CHANGED}: such batches are split until each message is alone; undo it in the handler"
+                    )
+                });
+                // Dropping the connection rolls back.
+                return CommitResult::Refused(CHANGED.into());
+            }
+            conflicts = match write(self, &mut txn).await.map_err(|error| self.file.fault_of_message(error)) {
+                Ok(conflicts) => conflicts,
+                Err(StoreError::Message(error)) => return CommitResult::Refused(error),
+                Err(fault) => return CommitResult::NotSent(fault, None),
+            };
+        }
+        txn.connection.watch().end();
+        let (guards, release) = if txn.guarded { (1, r#"RELEASE "idem_guard"; "#) } else { (0, "") };
+        let command = sqlx::query(AssertSqlSafe(format!("{release}COMMIT; {STATE}")));
+        let Answers { finished, row, error } = txn.connection.run_all(guards + 2, command).await;
+        match error {
+            Some(error) if finished < guards => return ended(self, txn, error).await,
+            Some(error) if finished == guards => return not_committed(self, txn, error).await,
+            // The state of the connection is unknown, and so it is closed.
+            Some(_) => {}
+            None => {
+                txn.connection.watch().release();
+                let state = row.and_then(|row| row.try_get::<String, _>(0).ok());
+                if state.is_some_and(|state| txn.connection.is_initial(&state)) {
+                    txn.connection.give_back();
+                }
+            }
+        }
+        tell_of_conflicts(conflicts);
+        CommitResult::Done
     }
 
     /// There is one writer, so no transaction loses a race; and statements prepare themselves again in an outdated session.
@@ -118,37 +162,76 @@ impl Transactions for Sqlite {
         ErrorClass::Ordinary
     }
 
-    async fn rollback(&self, txn: Txn) -> Result<RollbackResult, StoreError> {
-        txn::rollback(self, txn).await
+    async fn rollback(&self, mut txn: Txn) -> Answer<Fate> {
+        txn.connection.watch().limit(Duration::MAX);
+        if txn.guarded
+            && let Err(error) = txn.connection.run(r#"ROLLBACK TO "idem_guard""#).await
+        {
+            return match ended(self, txn, error).await {
+                CommitResult::CommittedEarly(_) => Ok(Fate::CommittedEarly),
+                CommitResult::CommitRefused => Ok(Fate::CommitRefused),
+                CommitResult::Refused(_) => Ok(Fate::Unbegun),
+                CommitResult::Unknown(fault) => Err(fault),
+                _ => Ok(Fate::RolledBack),
+            };
+        }
+        txn.connection.watch().release();
+        match txn.connection.run("ROLLBACK").await {
+            Ok(()) => {
+                // Temporary objects that were made in the transaction are gone.
+                if txn.is_clean().await {
+                    txn.connection.give_back();
+                }
+            }
+            // There is none: a handler without a guard has ended it.
+            Err(error) if code(&error) == Some(ERROR) => {}
+            Err(error) => return Err(unknown(&self.file.path, error)),
+        }
+        Ok(Fate::RolledBack)
     }
 
     fn ticket(&self, txn: &Txn) -> Option<Ticket> {
         txn.connection.watch().refused().then(Ticket::default)
     }
 
-    async fn fate(&self, _: &Ticket) -> Result<Fate, StoreError> {
+    async fn fate(&self, _: &Ticket) -> Answer<Fate> {
         Ok(Fate::CommitRefused)
     }
 }
 
 impl Sqlite {
+    /// Begins by a command of `count` statements, the first of which is BEGIN, and returns the answer to the others. Each command of
+    /// a connection is handed to its thread and answered from there, which costs more than most statements. The handler timeout
+    /// starts when this is the writer.
+    async fn open(&self, handler_timeout: Duration, count: usize, command: Query<'_>) -> Answer<(Txn, Answers)> {
+        let mut connection = self.file.writer().await?;
+        // BEGIN may wait for another process, which takes none of the handler's time.
+        connection.watch().limit(handler_timeout.saturating_add(BUSY_TIMEOUT));
+        let mut answer = connection.run_all(count, command).await;
+        if answer.finished == 0
+            && let Some(error) = answer.error.take()
+        {
+            let fault = self.file.fault(error);
+            if matches!(fault, StoreError::LockTimeout) {
+                connection.watch().limit(Duration::MAX);
+                connection.give_back();
+            }
+            return Err(fault);
+        }
+        connection.watch().limit(handler_timeout);
+        Ok((Txn::of(connection), answer))
+    }
+
     /// Runs statements in one of idem's own transactions, in which no handler runs, and commits.
     pub(super) async fn in_transaction<T>(
         &self,
-        work: impl AsyncFnOnce(&Self, &mut Txn) -> Result<T, sqlx::Error>,
-    ) -> Result<T, StoreError> {
+        work: impl AsyncFnOnce(&Self, &mut Txn) -> sqlx::Result<T>,
+    ) -> Answer<T> {
         let mut txn = self.begin(Duration::MAX).await?;
         let done = work(self, &mut txn).await.map_err(|error| self.file.fault(error))?;
-        txn::commit(self, txn).await.of_own().map(|()| done)
+        self.commit(txn).await.of_own().map(|()| done)
     }
 }
 
 /// Writes a page, because a full or read-only disk allows everything else.
 const PROBE: &str = r#"UPDATE "idem_pruner" SET id = id"#;
-
-/// Does not wait for other processes, because a ping should be fast.
-async fn probe(store: &Sqlite, connection: &mut Connection) -> Result<(), sqlx::Error> {
-    connection.run("PRAGMA busy_timeout = 0").await?;
-    store.query(PROBE).execute(connection.raw()).await?;
-    connection.run("PRAGMA busy_timeout = 5000").await
-}

@@ -1,39 +1,36 @@
-//! Transactions: guard, commit, rollback.
+//! An open transaction, and its end if it is not committed.
 
 use std::fmt;
+use std::time::Duration;
 
+use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection as _, Row as _};
 
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
-use super::file::{Answer, Connection};
-use super::handle::Sqlite;
-use super::outbox_sql::{NewRow, insert};
-use super::session::CHANGED;
-use super::{claims, local};
-use crate::store::{CommitResult, Identity, LocalMessage, RollbackResult, StoreError, UNBEGUN, Unscheduled};
+use super::file::{Connection, STATE};
+use super::{Sqlite, claims, inbox_rows, outbox_rows};
+use crate::Reason;
+use crate::outbox::StagedMessage;
+use crate::store::{
+    ClaimState, Claimed, CommitResult, Identity, LOCAL_CONFLICT, LocalMessage, NewRow, OutboxId, UNBEGUN,
+};
 
 /// An open transaction, begun with `BEGIN IMMEDIATE`; it is the single writer of the file until it ends. Dropping it
 /// interrupts the running statement and closes the connection.
 pub struct Txn {
     pub(super) connection: Connection,
-    /// Set before a handler gets the connection.
-    pub(super) guarded: Option<Guarded>,
+    /// Whether its end is watched. Set before a handler gets the connection.
+    pub(super) guarded: bool,
+    /// The message whose claim was inserted, or whose row was started; `None` for natural handlers.
+    claim: Option<Identity>,
     /// Whether a handler has used the connection.
     lent: bool,
     /// Whether several handlers share it.
     pub(super) shared: bool,
     /// The messages that COMMIT writes.
-    staged: Vec<NewRow>,
+    pub(super) staged: Vec<(OutboxId, StagedMessage)>,
     /// Those of them that are for other handlers.
-    local: Vec<LocalMessage>,
-}
-
-/// The mark of a transaction whose end is watched.
-#[derive(Debug)]
-pub(super) struct Guarded {
-    /// The message whose claim was inserted, or whose row was started; `None` for natural handlers.
-    claim: Option<Identity>,
+    pub(super) local: Vec<LocalMessage>,
 }
 
 impl fmt::Debug for Txn {
@@ -45,7 +42,8 @@ impl fmt::Debug for Txn {
 impl Txn {
     /// Wraps a connection in which a transaction has begun.
     pub(super) fn of(connection: Connection) -> Self {
-        Self { connection, guarded: None, lent: false, shared: false, staged: Vec::new(), local: Vec::new() }
+        let (staged, local) = (Vec::new(), Vec::new());
+        Self { connection, guarded: false, claim: None, lent: false, shared: false, staged, local }
     }
 
     /// The connection, for one of idem's own statements.
@@ -59,26 +57,19 @@ impl Txn {
         self.connection.raw()
     }
 
-    /// Adds messages that the commit writes, and sets those for other handlers.
-    pub(super) fn stage(&mut self, rows: impl IntoIterator<Item = NewRow>, local: Vec<LocalMessage>) {
-        self.staged.extend(rows);
-        self.local.extend(local);
-    }
-
-    /// Returns whether it has one message, which has staged nothing.
-    fn is_single(&self) -> bool {
-        !self.shared && self.staged.is_empty() && self.local.is_empty()
-    }
-
     /// Returns whether the next message would find the connection as it was before this one.
-    async fn is_clean(&mut self) -> bool {
-        !self.lent || self.connection.is_unchanged().await
+    pub(super) async fn is_clean(&mut self) -> bool {
+        if !self.lent {
+            return true;
+        }
+        let state: Result<String, _> = sqlx::query_scalar(STATE).fetch_one(self.connection()).await;
+        state.is_ok_and(|state| self.connection.is_initial(&state))
     }
 
     /// Marks the transaction as the one that inserted this claim, or that needs none. A savepoint cannot outlive its
     /// transaction, so releasing it fails in any other transaction: after ROLLBACK, after COMMIT, and after either of them
     /// followed by a new BEGIN (where reading the claim again would find it).
-    pub(super) async fn guard(&mut self, claim: Option<&Identity>) -> Result<(), sqlx::Error> {
+    pub(super) async fn guard(&mut self, claim: Option<&Identity>) -> sqlx::Result<()> {
         self.connection.run(r#"SAVEPOINT "idem_guard""#).await?;
         self.mark_guarded(claim);
         Ok(())
@@ -87,86 +78,19 @@ impl Txn {
     /// Does the same if the savepoint is set already.
     pub(super) fn mark_guarded(&mut self, claim: Option<&Identity>) {
         self.connection.watch().guard();
-        self.guarded = Some(Guarded { claim: claim.cloned() });
-    }
-}
-
-pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
-    // The handler timeout ends before COMMIT starts.
-    txn.connection.watch().unlimited();
-    if txn.is_single()
-        && let Some(guarded) = txn.guarded.take()
-    {
-        return commit_at_once(store, txn, guarded).await;
-    }
-    let clean = txn.is_clean().await;
-    if let Some(guarded) = txn.guarded.take() {
-        match txn.connection.run(r#"RELEASE "idem_guard""#).await {
-            Ok(()) => txn.connection.watch().release(),
-            Err(error) if code(&error) == Some(ERROR) => return ended(store, txn, guarded).await,
-            Err(error) => return CommitResult::Unknown(unknown(store.file.path(), error)),
-        }
-    }
-    if txn.shared && !clean {
-        TELL.call_once(|| {
-            tracing::warn!("{CHANGED}: such batches are split until each message is alone; undo it in the handler")
-        });
-        // Dropping the connection rolls back.
-        return CommitResult::Refused(CHANGED.into());
-    }
-    // Behind the guard, so that nothing is inserted behind a transaction that its handler has ended.
-    let unscheduled = match write(store, &mut txn).await {
-        Ok(unscheduled) => unscheduled,
-        // Dropping the connection rolls back.
-        Err(error) => {
-            return match store.file.fault_of_message(error) {
-                StoreError::Message(error) => CommitResult::Refused(error),
-                fault => CommitResult::NotSent(fault, None),
-            };
-        }
-    };
-    let Err(error) = txn.connection.run("COMMIT").await else {
-        if clean {
-            txn.connection.give_back();
-        }
-        unscheduled.tell();
-        return CommitResult::Done;
-    };
-    not_committed(store, txn, error).await
-}
-
-/// Releases the guard and commits by one command, for a single message that has staged nothing.
-async fn commit_at_once(store: &Sqlite, mut txn: Txn, guarded: Guarded) -> CommitResult {
-    txn.connection.watch().end();
-    let Answer { finished, row, error } = txn.connection.run_all(3, sqlx::query(store.statements.commit.clone())).await;
-    match error {
-        Some(error) if finished == 0 && code(&error) == Some(ERROR) => ended(store, txn, guarded).await,
-        Some(error) if finished == 0 => CommitResult::Unknown(unknown(store.file.path(), error)),
-        Some(error) if finished == 1 => {
-            txn.connection.watch().release();
-            not_committed(store, txn, error).await
-        }
-        // The state of the connection is unknown, and so it is closed.
-        Some(_) => CommitResult::Done,
-        None => {
-            txn.connection.watch().release();
-            let state = row.and_then(|row| row.try_get::<String, _>(0).ok());
-            if state.is_some_and(|state| txn.connection.is_initial(&state)) {
-                txn.connection.give_back();
-            }
-            CommitResult::Done
-        }
+        (self.guarded, self.claim) = (true, claim.cloned());
     }
 }
 
 /// Rolls back after a COMMIT that failed, and returns its result.
-async fn not_committed(store: &Sqlite, mut txn: Txn, error: sqlx::Error) -> CommitResult {
+pub(super) async fn not_committed(store: &Sqlite, mut txn: Txn, error: sqlx::Error) -> CommitResult {
+    txn.connection.watch().release();
     let committed = match code(&error) {
         // The transaction remains open after these two (SQLite manual, "Transaction", 2.3).
         Some(CONSTRAINT) => CommitResult::Refused(error.into()),
         Some(BUSY | LOCKED) => CommitResult::Retry(error.into()),
         // After a failed write or fsync the frames may still be in the WAL, and become valid after a crash.
-        _ => return CommitResult::Unknown(unknown(store.file.path(), error)),
+        _ => return CommitResult::Unknown(unknown(&store.file.path, error)),
     };
     if txn.connection.run("ROLLBACK").await.is_ok() && txn.is_clean().await {
         txn.connection.give_back();
@@ -174,20 +98,33 @@ async fn not_committed(store: &Sqlite, mut txn: Txn, error: sqlx::Error) -> Comm
     committed
 }
 
-/// Writes the messages that the handlers have staged.
-async fn write(store: &Sqlite, txn: &mut Txn) -> Result<Unscheduled, sqlx::Error> {
-    let (local, staged) = (std::mem::take(&mut txn.local), std::mem::take(&mut txn.staged));
-    let unscheduled = local::insert(store, txn.connection(), &local).await?;
-    insert(store, txn.connection(), &staged).await?;
-    Ok(unscheduled)
+/// Writes the messages that the handlers have staged. Those for other handlers are claimed, undated, and stored if their claim is
+/// new. Returns how many become dead letters. The transaction is the only writer, so no claim is made or removed meanwhile.
+pub(super) async fn write(store: &Sqlite, txn: &mut Txn) -> sqlx::Result<i64> {
+    let mut conflicts = 0;
+    for LocalMessage { identity, delivery, provider_key } in std::mem::take(&mut txn.local) {
+        let row = match claims::insert(store, txn.connection(), &identity, ClaimState::Waiting).await? {
+            Claimed::Found(Some(existing)) if identity.is_copy(existing.fingerprint) => continue,
+            Claimed::Found(_) => {
+                conflicts += 1;
+                NewRow::new(&identity, &delivery, Err(Reason::Conflict)).with_attempts(0, LOCAL_CONFLICT)
+            }
+            Claimed::New { .. } => NewRow { provider_key, ..NewRow::new(&identity, &delivery, Ok(Duration::ZERO)) },
+        };
+        inbox_rows::insert(store, txn.connection(), &row).await?;
+    }
+    let staged = std::mem::take(&mut txn.staged);
+    outbox_rows::insert(store, txn.connection(), &staged).await?;
+    Ok(conflicts)
 }
 
-/// Warns only once that a batch was split.
-static TELL: std::sync::Once = std::sync::Once::new();
-
-/// The handler ended the transaction: by a statement, or silently by a failing `INSERT OR ROLLBACK`, a full disk or an
-/// interrupt. The connection is closed, because its state is unknown.
-async fn ended(store: &Sqlite, mut txn: Txn, guarded: Guarded) -> CommitResult {
+/// Returns the result after the guard has failed with this error. If there is no savepoint, the handler ended the transaction: by a
+/// statement, or silently by a failing `INSERT OR ROLLBACK`, a full disk or an interrupt. The connection is closed, because its
+/// state is unknown.
+pub(super) async fn ended(store: &Sqlite, mut txn: Txn, error: sqlx::Error) -> CommitResult {
+    if code(&error) != Some(ERROR) {
+        return CommitResult::Unknown(unknown(&store.file.path, error));
+    }
     // Without these checks, a copy that another process claimed after the ROLLBACK would look like this transaction's
     // commit.
     if txn.connection.watch().rolled_back() {
@@ -205,46 +142,10 @@ async fn ended(store: &Sqlite, mut txn: Txn, guarded: Guarded) -> CommitResult {
     txn.connection.watch().release();
     // Nothing tells how it has ended: the handler has replaced the hooks, or a COMMIT that it did not await has run where
     // idem's was allowed. A committed effect must not go unnoticed.
-    let Some(claim) = guarded.claim else { return CommitResult::CommittedEarly(Box::default()) };
+    let Some(claim) = txn.claim.take() else { return CommitResult::CommittedEarly(Box::default()) };
     match claims::read(store, txn.connection(), &claim).await {
         Ok(Some(claim)) if claim.age.is_some() => CommitResult::CommittedEarly(Box::default()),
         Ok(_) => CommitResult::RolledBack,
-        Err(error) => CommitResult::Unknown(unknown(store.file.path(), error)),
-    }
-}
-
-pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<RollbackResult, StoreError> {
-    txn.connection.watch().unlimited();
-    let ours = match txn.guarded {
-        Some(_) => txn.connection.run(r#"ROLLBACK TO "idem_guard""#).await,
-        None => Ok(()),
-    };
-    let answer = match ours {
-        Ok(()) => {
-            txn.connection.watch().release();
-            txn.connection.run("ROLLBACK").await
-        }
-        lost => lost,
-    };
-    match answer {
-        Ok(()) => {
-            // Temporary objects that were made in the transaction are gone.
-            if txn.is_clean().await {
-                txn.connection.give_back();
-            }
-            Ok(RollbackResult::RolledBack)
-        }
-        // There is no transaction, or not the one begun here: the handler has ended it.
-        Err(error) if code(&error) == Some(ERROR) => match txn.guarded.take() {
-            Some(guarded) => match ended(store, txn, guarded).await {
-                CommitResult::CommittedEarly(_) => Ok(RollbackResult::CommittedEarly),
-                CommitResult::CommitRefused => Ok(RollbackResult::CommitRefused),
-                CommitResult::Refused(_) => Ok(RollbackResult::Unbegun),
-                CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
-                _ => Ok(RollbackResult::RolledBack),
-            },
-            None => Ok(RollbackResult::RolledBack),
-        },
-        Err(error) => Err(unknown(store.file.path(), error)),
+        Err(error) => CommitResult::Unknown(unknown(&store.file.path, error)),
     }
 }

@@ -34,10 +34,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Installs the hooks. `open` is dropped when the connection is closed.
-    pub(super) async fn over(
-        connection: &mut SqliteConnection,
-        open: oneshot::Sender<()>,
-    ) -> Result<Arc<Self>, sqlx::Error> {
+    pub(super) async fn over(connection: &mut SqliteConnection, open: oneshot::Sender<()>) -> sqlx::Result<Arc<Self>> {
         let watch =
             Arc::new(Self { origin: Instant::now(), limit: AtomicU64::new(u64::MAX), state: AtomicU8::new(IDLE) });
         let mut handle = connection.lock_handle().await?;
@@ -101,15 +98,5 @@ impl Watch {
     pub(super) fn limit(&self, time: Duration) {
         let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.limit.store(self.elapsed().saturating_add(time), SeqCst);
-    }
-
-    /// Removes the time limit of statements.
-    pub(super) fn unlimited(&self) {
-        self.limit.store(u64::MAX, SeqCst);
-    }
-
-    /// Interrupts the running statement.
-    pub(super) fn interrupt(&self) {
-        self.limit.store(0, SeqCst);
     }
 }

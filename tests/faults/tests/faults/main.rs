@@ -11,17 +11,16 @@ mod everywhere;
 mod example;
 mod handlers;
 mod long_outage;
+mod orphans;
 mod outage;
 mod partitions;
 mod process;
 #[path = "../../../../idem-adapters/rabbitmq/tests/on_rabbitmq/common/raw.rs"]
 mod raw;
-mod replays;
 mod returns;
 mod session;
 mod settling;
 mod sharing;
 mod start;
-mod suspects;
 mod traces;
 mod unreadable;

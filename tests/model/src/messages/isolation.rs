@@ -21,7 +21,7 @@ pub(super) fn begin(steps: &mut Steps<'_>, slot: Slot) {
         return;
     }
     for isolation in [Isolation::Rows, Isolation::Everything] {
-        let mut needing = suspects(scenario, state, isolation).filter(|(_, _, needs)| *needs == isolation);
+        let mut needing = orphans(scenario, state, isolation).filter(|(_, _, needs)| *needs == isolation);
         let Some((message, ..)) = needing.next() else { continue };
         if has_lock(scenario, state, slot, isolation) {
             fetch(steps, slot, isolation);
@@ -39,7 +39,7 @@ pub(super) fn begin(steps: &mut Steps<'_>, slot: Slot) {
 /// outage, and when it has waited for too long.
 pub(super) fn wait(steps: &mut Steps<'_>, slot: Slot, isolation: Isolation) {
     let (scenario, state) = (steps.world, steps.state);
-    if suspects(scenario, state, isolation).next().is_none() {
+    if orphans(scenario, state, isolation).next().is_none() {
         if !scenario.has(Defect::WaitsForNothing) {
             steps.step(slot_name(slot), "sees that no row is due that needs the lock", 0, |after| after.end(slot));
         }
@@ -54,7 +54,7 @@ pub(super) fn wait(steps: &mut Steps<'_>, slot: Slot, isolation: Isolation) {
 /// Fetches a row under the locks: one committed statement counts its start.
 fn fetch(steps: &mut Steps<'_>, slot: Slot, isolation: Isolation) {
     let (scenario, state) = (steps.world, steps.state);
-    for (message, row, _) in suspects(scenario, state, isolation) {
+    for (message, row, _) in orphans(scenario, state, isolation) {
         let counted = row.starts + u8::from(!scenario.has(Defect::StartsNotCounted));
         let fetch = |after: &mut State, lock| {
             after.change(message, |row| Row { starts: counted, holder: Holder::Leased(slot), ..row });
@@ -105,8 +105,8 @@ pub(super) fn lock_again(steps: &mut Steps<'_>, slot: Slot, message: u8) {
 }
 
 /// The rows that need these locks or fewer, with what they need.
-fn suspects(scenario: &Scenario, state: &State, isolation: Isolation) -> impl Iterator<Item = (u8, Row, Isolation)> {
-    let rows_only = scenario.has(Defect::SuspectBesideDirect);
+fn orphans(scenario: &Scenario, state: &State, isolation: Isolation) -> impl Iterator<Item = (u8, Row, Isolation)> {
+    let rows_only = scenario.has(Defect::OrphanBesideDirect);
     due(scenario, state)
         .filter(|(_, row)| !is_ordinary(scenario, row) && row.starts < MAX_STARTS)
         .map(move |(message, row)| {

@@ -90,11 +90,11 @@ fn begin(steps: &mut Steps<'_>, slot: Slot, message: u8) {
 }
 
 /// A worker that has lost the lease gives its start back, and leaves the token of the one that has the row now. While
-/// that one runs it, the row is locked. A refund that fails is repeated. One without an answer is not, because it may
+/// that one runs it, the row is locked. A refund that fails, or that has no answer, is not repeated, because it may
 /// have been done: then the start stays counted.
 fn give_start_back(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     let (scenario, who, loses) = (steps.world, slot_name(slot), steps.state.left.losses > 0);
-    let forgets = scenario.has(Defect::FailedRefundForgotten);
+    let forgets = scenario.has(Defect::LostStartNotRefunded);
     if loses || forgets {
         steps.setback(who, "finds that it has lost the lease of _, and cannot give its start back", message, |after| {
             after.left.losses -= u8::from(!forgets);

@@ -1,5 +1,7 @@
 //! Changes of a trace.
 
+use super::checker::refused;
+
 /// A trace, as the pairs of records of its steps.
 #[derive(Clone)]
 pub(crate) struct Trace(Vec<Step>);
@@ -41,33 +43,32 @@ impl Trace {
         (0..self.0.len()).filter(is).collect()
     }
 
-    /// How many steps of this name there are.
-    pub(crate) fn count(&self, name: &str) -> usize {
-        self.places(name).len()
+    /// Asserts that the trace has steps of this name, and is refused without any of them.
+    pub(crate) fn needs_each(&self, name: &str) {
+        let places = self.places(name);
+        assert!(!places.is_empty(), "no step {name}:\n{}", self.text());
+        for place in places {
+            let mut changed = self.clone();
+            changed.0.remove(place);
+            refused(&changed.text(), &format!("{name} {place} is missing"));
+        }
     }
 
-    /// The trace without one of the steps of this name.
-    pub(crate) fn without(&self, name: &str, place: usize) -> String {
-        let mut changed = self.clone();
-        changed.0.remove(self.places(name)[place]);
-        changed.text()
-    }
-
-    /// The trace in which the first step of the second name that follows one of the first name, for the same key, comes
-    /// before it.
-    pub(crate) fn exchanged(&self, first: &str, second: &str) -> Option<String> {
+    /// Asserts that the trace is refused if the first step of the second name that follows one of the first name, for the same
+    /// key, comes before it.
+    pub(crate) fn needs_in_order(&self, first: &str, second: &str) {
         let seconds = self.places(second);
         let pairs = self.places(first).into_iter().filter_map(|one| {
             let next = seconds.iter().find(|two| **two > one && self.0[**two].key() == self.0[one].key())?;
             Some((one, *next))
         });
-        let (one, two) = pairs.min()?;
+        let (one, two) = pairs.min().unwrap_or_else(|| panic!("no {first} and {second}"));
         let mut changed = self.clone();
         let times = |step: &Step| (step.begin[2].clone(), step.end.as_ref().map(|end| end[2].clone()));
         let (early, late) = (times(&self.0[one]), times(&self.0[two]));
         changed.0[one].set(late);
         changed.0[two].set(early);
-        Some(changed.text())
+        refused(&changed.text(), &format!("{first} and {second} are exchanged"));
     }
 
     /// The trace in which the first step of this name is taken once more, at the end.

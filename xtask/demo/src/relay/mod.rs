@@ -3,7 +3,6 @@
 //! | file | contents |
 //! |---|---|
 //! | `handlers` | the two consumers' handlers, and the message between them |
-//! | `watched` | the instrumented sink, with the failpoint between confirm and delete |
 //! | `judge` | the outcome of each message |
 //!
 //! **The order within a key** is read from the broker, by a plain client, after the end: a stream of NATS and a topic of
@@ -14,7 +13,6 @@
 
 pub(crate) mod handlers;
 mod judge;
-pub(crate) mod watched;
 
 use anyhow::{Result, ensure};
 use fastrand::Rng;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use idem_conformance::Proxy;
-use idem_core::{BoxError, Delivery, Source, SubscribeOptions};
+use idem_core::{Acker, BoxError, Delivery, Source, SubscribeOptions};
 use idem_kafka::{Kafka, KafkaAcker, Options, Topic};
 use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
@@ -127,7 +127,23 @@ impl World {
     }
 
     pub(crate) async fn topic(&self) -> Topic {
-        self.kafka().await.topic(&self.topic).await.unwrap().group(&self.group)
+        self.topic_of(&self.kafka().await).await
+    }
+
+    /// The source of this connection.
+    pub(crate) async fn topic_of(&self, kafka: &Kafka) -> Topic {
+        kafka.topic(&self.topic).await.unwrap().group(&self.group)
+    }
+
+    /// Publishes the first record, consumes it by this connection, and commits its offset.
+    pub(crate) async fn consume(&self, kafka: &Kafka) {
+        self.publish("x").await;
+        let mut topic = self.topic_of(kafka).await;
+        topic.subscribe(subscribe_options(1)).await.unwrap();
+        let (delivery, acker) = next(&mut topic).await;
+        assert_eq!(delivery.payload(), "x");
+        acker.ack().await.unwrap();
+        self.until_committed(0, 1).await;
     }
 
     /// The source, subscribed.
@@ -140,7 +156,7 @@ impl World {
     /// The source, subscribed through a relay.
     pub(crate) async fn open_through(&self, relay: &Proxy, max_unsettled: u16) -> Topic {
         let kafka = options(relay.address()).connect().await.unwrap();
-        let mut topic = kafka.topic(&self.topic).await.unwrap().group(&self.group);
+        let mut topic = self.topic_of(&kafka).await;
         topic.subscribe(subscribe_options(max_unsettled)).await.unwrap();
         topic
     }
@@ -148,6 +164,13 @@ impl World {
     /// Publishes to partition 0.
     pub(crate) async fn publish(&self, payload: impl AsRef<[u8]>) {
         self.publish_to(0, payload).await;
+    }
+
+    /// Publishes one message after another.
+    pub(crate) async fn publish_each(&self, payloads: impl IntoIterator<Item: ToString>) {
+        for payload in payloads {
+            self.publish(payload.to_string()).await;
+        }
     }
 
     pub(crate) async fn publish_to(&self, partition: i32, payload: impl AsRef<[u8]>) {

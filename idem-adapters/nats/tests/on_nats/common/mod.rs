@@ -119,12 +119,38 @@ impl World {
         stream
     }
 
+    /// A stream with one message, and the acker of its delivery.
+    pub(crate) async fn delivered(max_unsettled: u16) -> Option<(Self, Stream, NatsAcker)> {
+        let world = Self::new().await?;
+        world.publish("a").await;
+        let mut stream = world.open(max_unsettled).await;
+        let (_, acker) = next(&mut stream).await;
+        Some((world, stream, acker))
+    }
+
+    /// The same through a relay, with a short ack wait.
+    pub(crate) async fn delivered_through(max_unsettled: u16) -> Option<(Self, Proxy, Stream, NatsAcker)> {
+        let world = Self::new().await?;
+        let relay = Proxy::start(&world.url).await;
+        world.publish("a").await;
+        let mut stream = world.open_through(&relay, max_unsettled).await;
+        let (_, acker) = next(&mut stream).await;
+        Some((world, relay, stream, acker))
+    }
+
     pub(crate) fn subject(&self) -> String {
         format!("{}.x", self.stream)
     }
 
     pub(crate) async fn publish(&self, payload: impl AsRef<[u8]>) {
         self.publish_with(payload, HeaderMap::new()).await;
+    }
+
+    /// Publishes one message after another.
+    pub(crate) async fn publish_each(&self, payloads: impl IntoIterator<Item: ToString>) {
+        for payload in payloads {
+            self.publish(payload.to_string()).await;
+        }
     }
 
     pub(crate) async fn publish_with(&self, payload: impl AsRef<[u8]>, headers: HeaderMap) {
@@ -150,16 +176,6 @@ impl World {
         if timeout(LONG, wait).await.is_err() {
             panic!("{seen:?} messages are pending and unsettled, and {:?} should be", (pending, unsettled));
         }
-    }
-
-    /// Waits until a pull waits at the consumer.
-    pub(crate) async fn until_pulled(&self) {
-        let pulled = async {
-            while self.info().await.num_waiting == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(LONG, pulled).await.expect("no pull came");
     }
 
     pub(crate) async fn delete_consumer(&self) {

@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
-pub(crate) mod certificates;
 pub(crate) mod raw;
 pub(crate) mod relay;
 
@@ -141,6 +140,13 @@ impl World {
 
     pub(crate) async fn publish(&self, payload: impl AsRef<[u8]>) {
         self.publish_with(payload, BasicProperties::default()).await;
+    }
+
+    /// Publishes one message after another.
+    pub(crate) async fn publish_each(&self, payloads: impl IntoIterator<Item: ToString>) {
+        for payload in payloads {
+            self.publish(payload.to_string()).await;
+        }
     }
 
     pub(crate) async fn publish_with(&self, payload: impl AsRef<[u8]>, properties: BasicProperties) {

@@ -22,6 +22,12 @@ async fn told(login: &Login) -> String {
     told
 }
 
+#[test]
+fn no_statement_is_logged_since_the_text_of_idems_has_payloads() {
+    let options = format!("{:?}", parse("postgres://billing@db/shop").unwrap());
+    assert_eq!(options.matches("statements_level: Off").count(), 2, "those that are slow, and all others: {options}");
+}
+
 #[tokio::test]
 async fn a_callback_gets_the_options_of_the_url_and_its_own_are_used() {
     let login = login(|options| async move { Ok(options.username("fresh")) });

@@ -24,10 +24,10 @@ use crate::traces::replay::replay;
 
 use world::World;
 
-/// The number of keys, of their lines, of pairs of a suspect and another key, and of places that were searched.
+/// The number of keys, of their lines, of pairs of an orphaned row and another key, and of places that were searched.
 pub(crate) type Keys = (usize, usize, usize, usize);
 
-/// Checks the lines of each key, and of each pair of a suspect and another key.
+/// Checks the lines of each key, and of each pair of an orphaned row and another key.
 pub(crate) fn check(lines: &[Line]) -> Result<Keys, String> {
     let of = |keys: &[&str]| World::new(keys, line::select(lines, |line| keys.contains(&line.key.as_str())));
     let (mut keys, mut count, mut pairs, mut places) = Keys::default();

@@ -1,29 +1,28 @@
-//! The pairs of keys that are checked together: a suspect, and a message that its process worked on meanwhile. What a
-//! suspect keeps out of its process is a rule about two messages.
+//! The pairs of keys that are checked together: an orphaned row, and a message that its process worked on meanwhile. What an
+//! orphaned row keeps out of its process is a rule about two messages.
 
 use std::collections::BTreeSet;
 
 use crate::traces::line::Line;
 use crate::traces::trace_step::TraceStep;
 
-/// The keys of each suspect and of its neighbours.
+/// The keys of each orphaned row and of its neighbours.
 pub(super) fn pairs(lines: &[Line]) -> BTreeSet<[&str; 2]> {
     let mut pairs = BTreeSet::new();
-    let is_suspect =
-        |line: &&Line| line.step == TraceStep::Taken && line.values.starts.is_some_and(|starts| starts > 1);
-    let suspects = lines.iter().filter(is_suspect).filter(|line| !line.key.is_empty());
-    for suspect in suspects {
-        let until = outcome(lines, suspect);
+    let is_orphan = |line: &&Line| line.step == TraceStep::Taken && line.values.starts.is_some_and(|starts| starts > 1);
+    let orphans = lines.iter().filter(is_orphan).filter(|line| !line.key.is_empty());
+    for orphan in orphans {
+        let until = outcome(lines, orphan);
         let beside = lines.iter().filter(|line| {
-            line.process == suspect.process
+            line.process == orphan.process
                 && starts(line.step)
                 && !line.key.is_empty()
-                && line.key != suspect.key
+                && line.key != orphan.key
                 && line.begin <= until
-                && over(lines, line) >= suspect.begin
+                && over(lines, line) >= orphan.begin
         });
         pairs.extend(beside.map(|line| {
-            let mut pair = [suspect.key.as_str(), line.key.as_str()];
+            let mut pair = [orphan.key.as_str(), line.key.as_str()];
             pair.sort_unstable();
             pair
         }));
@@ -31,16 +30,16 @@ pub(super) fn pairs(lines: &[Line]) -> BTreeSet<[&str; 2]> {
     pairs
 }
 
-/// Whether a step begins work that a suspect may keep out.
+/// Whether a step begins work that an orphaned row may keep out.
 fn starts(step: TraceStep) -> bool {
     matches!(step, TraceStep::Claimed | TraceStep::Started | TraceStep::Taken)
 }
 
-/// When the run of a suspect that was fetched here was over, or its process.
-fn outcome(lines: &[Line], suspect: &Line) -> u64 {
+/// When the run of an orphaned row that was fetched here was over, or its process.
+fn outcome(lines: &[Line], orphan: &Line) -> u64 {
     let ends =
         |step| matches!(step, TraceStep::Committed | TraceStep::Recorded | TraceStep::GivenBack | TraceStep::Died);
-    next(lines, suspect, ends)
+    next(lines, orphan, ends)
 }
 
 /// When the work that begins here was over, or its process.

@@ -100,27 +100,27 @@ fn a_start_that_is_not_counted_is_refused() {
     let uncounted = ["p taken starts=0 attempts=0 breaks=0"];
     let refusal = refused(&[&STORED[..], &uncounted, &RUN[1..]].concat(), "7: p taken m starts=0");
     assert!(refusal.contains("takes the row of m"), "{refusal}");
-    let suspect = ["p? died", "q taken starts=1 attempts=0 breaks=0"];
-    refused(&[&STORED[..], &RUN[..2], &suspect].concat(), "12: q taken m starts=1");
+    let orphan = ["p? died", "q taken starts=1 attempts=0 breaks=0"];
+    refused(&[&STORED[..], &RUN[..2], &orphan].concat(), "12: q taken m starts=1");
 }
 
 #[test]
-fn a_suspect_is_fetched_with_its_start_and_run() {
-    let suspect = ["p? died", "q taken starts=2 attempts=0 breaks=0", "q started", "q committed of=row"];
-    accepted(&[&STORED[..], &RUN[..2], &suspect].concat());
+fn an_orphan_is_fetched_with_its_start_and_run() {
+    let orphan = ["p? died", "q taken starts=2 attempts=0 breaks=0", "q started", "q committed of=row"];
+    accepted(&[&STORED[..], &RUN[..2], &orphan].concat());
     // A process that lives has not lost its row to a crash, but it may have been paused.
-    accepted(&[&STORED[..], &RUN[..1], &suspect[1..]].concat());
-    refused(&[&STORED[..], &RUN[..2], &suspect[1..]].concat(), "11: q taken m");
+    accepted(&[&STORED[..], &RUN[..1], &orphan[1..]].concat());
+    refused(&[&STORED[..], &RUN[..2], &orphan[1..]].concat(), "11: q taken m");
 }
 
 #[test]
-fn a_suspect_of_two_starts_has_its_process_to_itself() {
+fn an_orphan_of_two_starts_has_its_process_to_itself() {
     let twice = ["p? died", "q taken starts=2", "q started", "q? died"];
-    let suspect = [&STORED[..], &RUN[..2], &twice, &["r taken starts=3", "r started"]].concat();
+    let orphan = [&STORED[..], &RUN[..2], &twice, &["r taken starts=3", "r started"]].concat();
     let other = ["r received@j delivery=1 stores=no", "r claimed@j", "r committed@j of=claim"];
     let end = ["r committed of=row"];
-    accepted(&[&suspect[..], &end, &other].concat());
-    let refusal = check_trace(&Writer::all(&[&suspect[..], &other, &end].concat())).unwrap_err();
+    accepted(&[&orphan[..], &end, &other].concat());
+    let refusal = check_trace(&Writer::all(&[&orphan[..], &other, &end].concat())).unwrap_err();
     assert!(refusal.contains("the keys [\"j\", \"k\"] together"), "{refusal}");
     assert!(refusal.contains(": r claimed m"), "{refusal}");
     // One with a single start keeps out rows only.

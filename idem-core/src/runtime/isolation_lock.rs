@@ -1,0 +1,274 @@
+//! The two locks of a process that isolate orphaned rows from other work, and how long orphaned rows may keep it from starting.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+
+use crate::store::RowKind;
+
+static PROCESS: LazyLock<IsolationLock> = LazyLock::new(IsolationLock::new);
+
+/// Isolates an orphaned row, a message that may have crashed a process, from other work in its process, across all workers,
+/// so that no other message is blamed. [`RowKind`] defines from which work.
+///
+/// All workers of a process share one lock. Tests that simulate several processes in one give each its own lock.
+// Two locks, both of which prefer those that want them exclusively. Work holds one of them, shared, and never waits for
+// the other; an orphaned row takes that of the rows first. So nothing waits in a circle.
+#[derive(Debug, Clone)]
+pub struct IsolationLock(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Shared by runs from the inbox.
+    rows: Arc<RwLock<()>>,
+    /// Shared by direct deliveries and external calls.
+    direct: Arc<RwLock<()>>,
+    /// How often an orphaned row has had exclusive use of the process.
+    exclusive: AtomicUsize,
+    /// How long orphaned rows may wait.
+    patience: Mutex<Patience>,
+}
+
+/// Held by a direct delivery, or by an external call.
+pub(crate) type Direct = OwnedRwLockReadGuard<()>;
+
+/// Held by rows of the inbox that were taken together.
+pub(crate) type InboxPermit = Arc<OwnedRwLockReadGuard<()>>;
+
+/// While this exists, no work that must be isolated from an orphaned row runs, holds a row, or starts.
+#[derive(Debug)]
+pub(crate) struct Isolated {
+    _rows: OwnedRwLockWriteGuard<()>,
+    _direct: Option<OwnedRwLockWriteGuard<()>>,
+}
+
+impl IsolationLock {
+    /// Creates a separate lock, for a worker that simulates a separate process.
+    #[allow(clippy::new_without_default, reason = "the default lock is that of the process, not a new one")]
+    pub fn new() -> Self {
+        Self(Arc::new(Inner {
+            rows: Arc::default(),
+            direct: Arc::default(),
+            exclusive: AtomicUsize::new(0),
+            patience: Mutex::default(),
+        }))
+    }
+
+    /// Returns the lock of this process.
+    pub fn process() -> Self {
+        PROCESS.clone()
+    }
+
+    /// Returns how often an orphaned row has had exclusive use of the process.
+    pub fn times_exclusive(&self) -> usize {
+        self.0.exclusive.load(Relaxed)
+    }
+
+    /// Waits until a direct delivery or an external call may run: while an orphaned row has, or waits for, exclusive use of the
+    /// process, none may.
+    pub(crate) async fn direct(&self) -> Direct {
+        // Each delivery comes here, and almost never waits.
+        match self.0.direct.clone().try_read_owned() {
+            Ok(free) => free,
+            Err(_) => self.0.direct.clone().read_owned().await,
+        }
+    }
+
+    /// Waits until rows of the inbox may run: while an orphaned row runs or waits to run, none may.
+    pub(crate) async fn inbox(&self) -> InboxPermit {
+        Arc::new(self.0.rows.clone().read_owned().await)
+    }
+
+    /// Returns whether an orphaned row waits, or runs, beside which no other row may run.
+    pub fn keeps_out_rows(&self) -> bool {
+        self.0.rows.try_read().is_err()
+    }
+
+    /// Returns whether an orphaned row waits, or runs, beside which no direct delivery may run.
+    pub fn keeps_out_direct(&self) -> bool {
+        self.0.direct.try_read().is_err()
+    }
+
+    /// Waits until all work that must not run beside an orphaned row of this kind has ended; none of it starts meanwhile.
+    /// Cancel safe.
+    pub(crate) async fn isolate(&self, kind: RowKind) -> Isolated {
+        let rows = self.0.rows.clone().write_owned().await;
+        if kind != RowKind::Alone {
+            return Isolated { _rows: rows, _direct: None };
+        }
+        let direct = self.0.direct.clone().write_owned().await;
+        self.0.exclusive.fetch_add(1, Relaxed);
+        Isolated { _rows: rows, _direct: Some(direct) }
+    }
+
+    /// Returns whether orphaned rows have kept out other work for so long that it comes first, if there is any that one of
+    /// them would keep out again: some rows are `due`, or it runs.
+    pub(crate) fn is_early(&self, kind: RowKind, due: bool) -> bool {
+        let (rows, direct) = (&self.0.rows, &self.0.direct);
+        let runs = || rows.try_write().is_err() || kind == RowKind::Alone && direct.try_write().is_err();
+        self.0.patience.lock().is_open(Instant::now()) && (due || runs())
+    }
+
+    /// Returns how long an orphaned row may wait for its isolation; at least for `least`.
+    pub(crate) fn limit(&self, least: Duration) -> Duration {
+        self.0.patience.lock().limit(least)
+    }
+
+    /// Records that an orphaned row has waited in vain since `began`.
+    pub(crate) fn gave_up(&self, began: Instant) {
+        let now = Instant::now();
+        self.0.patience.lock().gave_up(now - began, now);
+    }
+
+    /// Records that orphaned rows have run, for which other work was kept out since `began`, and quiet since `quiet`.
+    pub(crate) fn ran(&self, began: Instant, quiet: Instant, least: Duration) {
+        let now = Instant::now();
+        self.0.patience.lock().ran(quiet - began, now - began, least, now);
+    }
+}
+
+/// The times for which orphaned rows close the inbox of a process. An orphaned row waits until all running rows
+/// have ended, and no row starts meanwhile. It gives up after a while, and tries again later: one row that runs for an
+/// hour would otherwise stop all others for an hour.
+///
+/// After an orphaned row that gave up, and after one that closed the inbox for long, the inbox is open for as long as it was
+/// closed, so that the other rows have at least half of the time. Each wait may take twice as long as the last one that
+/// failed. So one of them is longer than the longest handler, and the orphaned row gets its turn in the end.
+#[derive(Debug, Default)]
+struct Patience {
+    /// How long the next orphaned row may wait, if that is longer than the least time.
+    limit: Duration,
+    /// No orphaned row may be waited for before this.
+    open_until: Option<Instant>,
+}
+
+impl Patience {
+    /// Returns whether the inbox has to stay open.
+    fn is_open(&self, now: Instant) -> bool {
+        self.open_until.is_some_and(|until| now < until)
+    }
+
+    /// Returns how long the next orphaned row may wait.
+    fn limit(&self, least: Duration) -> Duration {
+        self.limit.max(least)
+    }
+
+    /// Records that an orphaned row has waited for this long in vain.
+    fn gave_up(&mut self, waited: Duration, now: Instant) {
+        self.limit = waited.saturating_mul(2);
+        self.open_until = now.checked_add(waited);
+    }
+
+    /// Records that an orphaned row has run, after it had waited for this long, and that the inbox was closed for that long.
+    fn ran(&mut self, waited: Duration, closed: Duration, least: Duration, now: Instant) {
+        self.limit = waited.saturating_mul(2);
+        self.open_until = if closed > least { now.checked_add(closed) } else { None };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn waits(future: impl Future) -> bool {
+        tokio::time::timeout(Duration::from_millis(20), future).await.is_err()
+    }
+
+    #[tokio::test]
+    async fn an_orphan_with_one_start_keeps_out_rows_and_lets_direct_deliveries_go_on() {
+        let lock = IsolationLock::new();
+        let direct = lock.direct().await;
+        let isolated = lock.isolate(RowKind::Orphan).await;
+        assert!(!waits(lock.direct()).await && !lock.keeps_out_direct());
+        assert!(waits(lock.inbox()).await && lock.keeps_out_rows());
+        assert!(waits(lock.isolate(RowKind::Orphan)).await, "one orphaned row per process");
+        drop(isolated);
+        assert!(!waits(lock.inbox()).await);
+        assert_eq!(lock.times_exclusive(), 0);
+        drop(direct);
+    }
+
+    #[tokio::test]
+    async fn an_orphan_with_two_starts_waits_for_all_and_keeps_out_all() {
+        let lock = IsolationLock::new();
+        for is_direct in [true, false] {
+            let running = if is_direct { (Some(lock.direct().await), None) } else { (None, Some(lock.inbox().await)) };
+            assert!(waits(lock.isolate(RowKind::Alone)).await);
+            assert!(!lock.keeps_out_direct() && !lock.keeps_out_rows(), "who gives up no longer waits");
+            drop(running);
+        }
+        let isolated = lock.isolate(RowKind::Alone).await;
+        assert!(waits(lock.direct()).await);
+        assert!(waits(lock.inbox()).await);
+        drop(isolated);
+        assert!(!waits(lock.direct()).await);
+        assert_eq!(lock.times_exclusive(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_orphan_that_waits_stops_new_starts() {
+        let lock = IsolationLock::new();
+        let running = lock.direct().await;
+        let mut isolate = Box::pin(lock.isolate(RowKind::Alone));
+        assert!(waits(&mut isolate).await);
+        assert!(lock.keeps_out_direct() && lock.keeps_out_rows());
+        assert!(waits(lock.inbox()).await);
+        assert!(waits(lock.direct()).await);
+        drop(running);
+        assert!(!waits(isolate).await);
+    }
+
+    #[tokio::test]
+    async fn two_orphans_with_two_starts_run_one_after_the_other() {
+        let lock = IsolationLock::new();
+        let running = lock.direct().await;
+        let mut first = Box::pin(lock.isolate(RowKind::Alone));
+        let mut second = Box::pin(lock.isolate(RowKind::Alone));
+        assert!(waits(&mut first).await && waits(&mut second).await);
+        drop(running);
+        let isolated = first.await;
+        assert!(waits(&mut second).await);
+        drop(isolated);
+        assert!(!waits(second).await);
+    }
+
+    const LEAST: Duration = Duration::from_secs(10);
+
+    /// The worst case: whenever the inbox is open, rows start that run for this long.
+    #[test]
+    fn an_orphan_gets_its_turn_and_the_others_half_of_the_time() {
+        let (handler, begun) = (Duration::from_secs(600), Instant::now());
+        let (mut patience, mut now, mut closed) = (Patience::default(), begun, Duration::ZERO);
+        let waited = loop {
+            assert!(!patience.is_open(now));
+            let limit = patience.limit(LEAST);
+            if limit >= handler {
+                break handler;
+            }
+            closed += limit;
+            now += limit;
+            patience.gave_up(limit, now);
+            assert!(patience.is_open(now + limit / 2));
+            now += limit;
+        };
+        assert_eq!(closed * 2, now - begun);
+        assert!(closed < 2 * handler);
+        // The next one waits no longer than that, and not at once.
+        let run = Duration::from_secs(300);
+        patience.ran(waited, waited + run, LEAST, now);
+        assert!(patience.is_open(now + handler) && !patience.is_open(now + waited + run));
+        assert_eq!(patience.limit(LEAST), 2 * handler);
+    }
+
+    #[test]
+    fn short_orphans_follow_one_another() {
+        let (mut patience, now) = (Patience::default(), Instant::now());
+        patience.gave_up(LEAST, now);
+        patience.ran(Duration::ZERO, Duration::from_secs(1), LEAST, now);
+        assert!(!patience.is_open(now));
+        assert_eq!(patience.limit(LEAST), LEAST);
+    }
+}

@@ -1,0 +1,133 @@
+//! The statements that are alike in all databases. `"idem_` begins the name of a table, `{now}` is the time at which the statement
+//! began and `{clock}` the current one, to which a time in the database's own unit can be added, and `{greatest}` is the function
+//! by this name.
+
+use crate::store::MAX_BREAKS;
+
+/// One statement for every result of a run: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 the delay until the row
+/// is due, $7 the reason if it is dead, $8 the error.
+pub(crate) const RECORD_RESULT: &str = r#"
+UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, attempts = attempts + $3,
+    crash_count = CASE WHEN $3 > 0 THEN 0 ELSE {greatest}(crash_count - $4, 0) END,
+    lost_connections = CASE WHEN $3 > 0 THEN 0 ELSE lost_connections + $5 END,
+    run_at = coalesce({now} + $6, run_at), error = coalesce($8, error),
+    reason = coalesce($7, CASE WHEN $5 > 0 AND lost_connections + $5 >= 10 THEN 'broke its connection' END),
+    state = CASE WHEN $7 IS NULL AND ($5 = 0 OR lost_connections + $5 < 10) THEN 'scheduled' ELSE 'dead' END,
+    died_at = CASE WHEN $7 IS NOT NULL OR $5 > 0 AND lost_connections + $5 >= 10 THEN {now} END
+WHERE id = $1 AND locked_by = $2 RETURNING 1"#;
+const _: () = assert!(MAX_BREAKS == 10);
+
+pub(crate) const REFUND_START: &str = r#"
+UPDATE "idem_inbox_messages" SET crash_count = {greatest}(crash_count - 1, 0)
+WHERE id = $1 AND crash_count > 0 AND state <> 'calling'"#;
+
+pub(crate) const IS_SCHEDULED: &str = r#"
+SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = $1 AND key = $2 AND state <> 'dead'"#;
+
+/// One statement for every result of a call: $3 attempts to add, $4 the answer, $5 the delay, $6 the reason if dead, $7 the
+/// error, $8 whether no call can have had an effect, $9 whether the lease is left to end, $10 whether a question has failed. The
+/// first one begins the attempts anew. A row that is only given back keeps the earlier starts: they may have ended processes.
+///
+/// An answer is kept also if the lease has ended meanwhile, as in an outage: it is that of the key $11, which the row has until
+/// a person has said that no call under it had an effect.
+pub(crate) const RECORD_CALL: &str = r#"
+UPDATE "idem_inbox_messages" SET
+    locked_by = NULL,
+    locked_until = NULL,
+    crash_count = CASE WHEN $4 IS NULL AND $3 = 0 AND $6 IS NULL THEN {greatest}(crash_count - 1, 0) ELSE 0 END,
+    attempts = CASE WHEN $4 IS NOT NULL THEN 0 WHEN $10 AND asked_at IS NULL THEN $3 ELSE attempts + $3 END,
+    asked_at = CASE WHEN $10 THEN coalesce(asked_at, {now}) ELSE asked_at END,
+    answer = $4,
+    called_at = CASE WHEN NOT $8 THEN called_at END,
+    called_by = CASE WHEN NOT $8 THEN called_by END,
+    call_name = CASE WHEN NOT $8 THEN call_name END,
+    run_at = CASE WHEN $9 AND locked_until > {now} + $5 THEN locked_until ELSE {now} + $5 END,
+    reason = $6,
+    state = CASE WHEN $6 IS NOT NULL THEN 'dead' WHEN $4 IS NOT NULL THEN 'scheduled' ELSE 'calling' END,
+    died_at = CASE WHEN $6 IS NOT NULL THEN {now} END,
+    error = coalesce($7, error)
+WHERE id = $1 AND state IN ('calling', 'dead') AND answer IS NULL AND (locked_by = $2 OR $4 IS NOT NULL AND provider_key = $11)
+RETURNING 1"#;
+
+pub(crate) const DATE_CALL: &str = r#"
+UPDATE "idem_inbox_messages" SET called_at = {now}, called_by = locked_by, asked_at = NULL, locked_until = {now} + $3
+WHERE id = $1 AND locked_by = $2 AND state = 'calling' RETURNING 1"#;
+
+pub(crate) const LEAVE_TO_CALL: &str = r#"
+UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'calling', crash_count = 0,
+    lost_connections = 0, run_at = {now}, provider_key = coalesce(provider_key, $3)
+WHERE id = $1 AND locked_by = $2 RETURNING 1"#;
+
+/// $3: the answer; null: another call, which needs another key, and waits until no request of the last one can be on its way. A
+/// row that has an answer is not called for again. $5: the key that the person has looked for; $4: the one that follows it.
+pub(crate) const RESOLVE: &str = r#"
+UPDATE "idem_inbox_messages" SET
+    state = CASE WHEN $3 IS NULL THEN 'calling' ELSE 'scheduled' END,
+    reason = NULL, died_at = NULL, locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0, lost_connections = 0,
+    run_at = CASE WHEN $3 IS NULL THEN {greatest}(coalesce(locked_until, run_at), run_at, {now}) ELSE {now} END,
+    answer = $3,
+    provider_key = CASE WHEN $3 IS NULL THEN $4 ELSE provider_key END,
+    called_at = CASE WHEN $3 IS NOT NULL THEN called_at END,
+    called_by = CASE WHEN $3 IS NOT NULL THEN called_by END,
+    call_name = NULL,
+    asked_at = CASE WHEN $3 IS NOT NULL THEN asked_at END
+WHERE id = $1 AND state = 'dead' AND provider_key = $5 AND ($3 IS NOT NULL OR answer IS NULL)
+    AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2)
+RETURNING 1"#;
+
+/// A dead row, by its id and consumer.
+pub(crate) const FIND: &str = r#"
+SELECT handler_id, fingerprint, reason FROM "idem_inbox_messages"
+WHERE id = $1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2)"#;
+
+/// Makes a dead row due, unless it needs force ($3) or another key ($4). One that ended processes or connections runs as an
+/// orphaned row again: breaks is set to 2 to mark it, because starts is reset to 0. A row whose external call may have begun, and
+/// that has no answer, goes back to its call phase, with the key, the time of its first call, and the end of its lease, because
+/// its request may still be on its way.
+pub(crate) const REPLAY: &str = r#"
+UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0,
+    state = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN 'calling' ELSE 'scheduled' END,
+    run_at = CASE WHEN called_at IS NOT NULL AND answer IS NULL
+        THEN {greatest}(coalesce(locked_until, run_at), run_at, {now}) ELSE {now} END,
+    lost_connections = CASE WHEN (called_at IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection')
+        THEN 2 ELSE 0 END,
+    reason = NULL, died_at = NULL, asked_at = NULL, key = coalesce($4, key)
+WHERE id = $1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2)
+    AND reason <> 'unresolved' AND (reason <> 'conflict' OR $4 IS NOT NULL) AND ($3 OR reason NOT IN ('committed by its handler', 'too old'))
+RETURNING 1"#;
+
+/// Before [`RENAME`].
+pub(crate) const KEEP_NAME: &str = r#"
+INSERT INTO "idem_former_names" (handler_id, name) SELECT id, name FROM "idem_handlers" WHERE id = $1 ON CONFLICT DO NOTHING"#;
+
+pub(crate) const RENAME: &str = r#"UPDATE "idem_handlers" SET name = $2 WHERE id = $1"#;
+
+pub(crate) const ADD_FORMER_NAME: &str = r#"
+INSERT INTO "idem_former_names" (handler_id, name) VALUES ($1, $2) ON CONFLICT DO NOTHING"#;
+
+/// Deletes a handler to which nothing belongs.
+pub(crate) const FORGET: &str = r#"
+DELETE FROM "idem_handlers" AS h WHERE id = $1 AND pruned_through IS NULL
+    AND NOT EXISTS (SELECT 1 FROM "idem_processed_messages" AS p WHERE p.handler_id = h.id)
+    AND NOT EXISTS (SELECT 1 FROM "idem_inbox_messages" AS i WHERE i.handler_id = h.id)
+RETURNING 1"#;
+
+/// Whether the lease of an outbox can be taken or renewed under the token $2. It writes nothing.
+pub(crate) const FREE: &str = r#"
+SELECT locked_by IS NULL OR locked_by = $2 OR locked_until < {now} OR locked_until > {now} + lease
+FROM "idem_outboxes" WHERE id = $1"#;
+
+/// It may wait for another relay, and compares the lease of that one with the time after the wait: one that was renewed since the
+/// statement began would seem to end too late, and would be taken.
+pub(crate) const LEASE: &str = r#"
+UPDATE "idem_outboxes" SET locked_by = $2, lease = $3, locked_until = {clock} + $3, relay_seen_at = {clock}
+WHERE id = $1 AND (locked_by IS NULL OR locked_by = $2 OR locked_until < {clock} OR locked_until > {clock} + lease) RETURNING 1"#;
+
+pub(crate) const RELEASE: &str = r#"
+UPDATE "idem_outboxes" SET locked_by = NULL, locked_until = {now} WHERE id = $1 AND locked_by = $2"#;
+
+/// Records that a relay of an outbox runs.
+pub(crate) const SHOW: &str = r#"UPDATE "idem_outboxes" SET relay_seen_at = {now} WHERE id = $1 RETURNING 1"#;
+
+/// Deletes a dead letter of an outbox.
+pub(crate) const DISCARD: &str = r#"DELETE FROM "idem_outbox_dead" WHERE outbox_id = $1 AND id = $2 RETURNING 1"#;
