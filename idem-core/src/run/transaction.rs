@@ -83,12 +83,11 @@ impl<S: Store> Pipeline<S> {
             let (waited, meters) = (only.waited.take(), &only.route.meters);
             waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited + (now - began)));
         } else {
-            // A message that is too old and a conflict need a row, the claim of a message in the inbox is read again under a lock,
-            // and a removed claim has to be inserted again: each by itself.
+            // A message that is too old and a conflict need a row, and a removed claim has to be inserted again: each by itself.
             let odd = which(&found, |classified| match classified {
-                Classified::New | Classified::Duplicate(Some(_)) => false,
+                Classified::New | Classified::Duplicate(_) => false,
                 Classified::Gone => !are_rows,
-                Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict(_) => true,
+                Classified::TooOld(_) | Classified::Conflict(_) => true,
             });
             if !odd.is_empty() {
                 return self.without(txn, odd).await;

@@ -15,7 +15,7 @@ use crate::registry::NoJob;
 use crate::routes::Route;
 use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline};
-use crate::store::{ClaimState, Claimed, HandlerId, Identity, NewRow, Row, StoreError};
+use crate::store::{ClaimState, Claimed, ExistingClaim, HandlerId, Identity, NewRow, Row, StoreError};
 use crate::telemetry::Meters;
 use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store};
 
@@ -27,7 +27,7 @@ pub(crate) enum Classified {
     /// As `New`, but whether the message was processed before is unknown, with the text of the dead letter.
     TooOld(String),
     /// A duplicate of the message that holds the claim, with the time since that was processed (`None`: it is in the
-    /// inbox).
+    /// inbox, scheduled or dead).
     Duplicate(Option<Duration>),
     /// Another message holds the claim, with the text of the dead letter.
     Conflict(String),
@@ -192,7 +192,7 @@ impl<S: Store> Pipeline<S> {
         (entries, is_unprepared)
     }
 
-    /// Claims messages, counts duplicates, and writes the rows of those that are new, too old or conflicts. They are sorted by
+    /// Claims messages, and writes the rows of those that are new, too old or conflicts. They are sorted by
     /// handler and key, no two have the same key, and no two without a key have the same handler and fingerprint.
     ///
     /// Nothing is written for a message whose claim [is gone](Classified::Gone).
@@ -205,15 +205,17 @@ impl<S: Store> Pipeline<S> {
         }
         let found = keyed.iter().zip(&claimed).filter(|(_, claimed)| !claimed.is_new());
         let found: Vec<&Identity> = found.map(|(identity, _)| *identity).collect();
-        let existing = match (entries, &found[..]) {
-            (_, []) => Vec::new(),
-            // A copy of a processed message needs no lock, and so no write.
-            ([_], [one]) => match self.store.existing_claims(txn, &found, false).await?.pop().flatten() {
-                Some(claim) if claim.age.is_some() && one.is_copy(claim.fingerprint) => vec![Some(claim)],
-                _ => self.store.existing_claims(txn, &found, true).await?,
-            },
-            _ => self.store.existing_claims(txn, &found, true).await?,
-        };
+        let mut existing = Vec::new();
+        if !found.is_empty() {
+            existing = self.store.existing_claims(txn, &found, false).await?;
+            let is_copy = |(one, claim): (&&Identity, &Option<ExistingClaim>)| {
+                claim.is_some_and(|claim| one.is_copy(claim.fingerprint))
+            };
+            // A conflict is written beside its claim, which must not be pruned before that. A copy needs no lock, and so no write.
+            if !found.iter().zip(&existing).all(is_copy) {
+                existing = self.store.existing_claims(txn, &found, true).await?;
+            }
+        }
         let (mut claimed, mut existing) = (claimed.into_iter(), existing.into_iter());
         let of_entry = |entry: &Entry<'_>| {
             if !entry.identity.has_key() {

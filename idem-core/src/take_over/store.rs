@@ -24,9 +24,8 @@ impl<S: Store> Pipeline<S> {
         self.store_many(slice::from_ref(entry)).await.pop().unwrap_or(Ended::Lost)
     }
 
-    /// Ends the transaction of a first delivery that is not new, in which nothing was written, and returns its outcome. A copy of a
-    /// processed message is known by the answer to its claim. All others are taken over by another transaction: their claims have
-    /// to be locked, or they need a row.
+    /// Ends the transaction of a first delivery that is not new, in which nothing was written, and returns its outcome. A copy is
+    /// known by the answer to its claim. All others are taken over by another transaction: they need a row.
     pub(crate) async fn answer(
         &self,
         txn: S::Txn,
@@ -38,7 +37,7 @@ impl<S: Store> Pipeline<S> {
             return self.outage.hold_for(fault);
         }
         match found.classified {
-            Classified::Duplicate(Some(_)) => found.ended(&route.meters),
+            Classified::Duplicate(_) => found.ended(&route.meters),
             _ => self.store(&Entry::due(identity.clone(), delivery)).await,
         }
     }
