@@ -17,7 +17,7 @@ use crate::registry::Job;
 use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Running};
 use crate::store::{ClaimState, Claimed, HandlerMark, Identity, Row, StoreError, TxnState};
-use crate::take_over::{Classified, Taken};
+use crate::take_over::{Classified, Entry, Taken};
 use crate::telemetry::Meters;
 use crate::{BoxError, Delivery, Store, telemetry};
 
@@ -111,16 +111,17 @@ impl<S: Store> Pipeline<S> {
         Ok(Round::at(Ended::Again(None), indices))
     }
 
-    /// Ends the transaction of a single message that is not new.
-    async fn not_new(&self, txn: S::Txn, work: &mut Work<'_, S>, taken: &Taken) -> Ended {
-        if work.row.is_none() {
-            return self.answer(txn, work.route, (&work.identity, work.delivery), taken).await;
+    /// Ends the transaction of a single message that is not new, in which nothing was written. A copy is known by the answer to its
+    /// claim. Any other delivery is taken over by another transaction: it needs a row.
+    async fn not_new(&self, txn: S::Txn, work: &mut Work<'_, S>, found: &Taken) -> Ended {
+        let rolled_back = self.store.rollback(txn).await.map_err(|fault| self.outage.hold_for(fault));
+        match (rolled_back, &found.classified) {
+            // Another process has the row now. Our start of it was not a crash, and is refunded.
+            _ if work.row.is_some() => Ended::Lost,
+            (Err(held), _) => held,
+            (Ok(_), Classified::Duplicate(_)) => found.ended(&work.route.meters),
+            (Ok(_), _) => self.store(&Entry::due(work.identity.clone(), work.delivery)).await,
         }
-        // Another process has the row now. Our start of it was not a crash, and is refunded.
-        if let Err(fault) = self.store.rollback(txn).await {
-            self.outage.report(&fault);
-        }
-        Ended::Lost
     }
 
     /// Begins the transaction of these works, and returns what each of them is. On an error, none is open.
@@ -140,8 +141,11 @@ impl<S: Store> Pipeline<S> {
             }
         }
         if let [work] = works {
-            let (txn, classified) = self.begin_first(work.route, (&work.identity, work.delivery)).await?;
-            return Ok((txn, smallvec![classified.into()]));
+            // A natural handler has no claim, unless there is an order: then its message is new.
+            let claim = (!work.route.is_unclaimed).then_some(&work.identity);
+            let (txn, claimed) = self.store.begin_first(work.route.timeout, claim).await?;
+            let found = claim.map_or(Classified::New, |_| self.classify(work.message(), claimed));
+            return Ok((txn, smallvec![found.into()]));
         }
         let messages: Vec<_> = works.iter().map(Work::message).collect();
         let mut txn = self.store.begin(longest).await?;

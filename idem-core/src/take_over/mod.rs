@@ -148,18 +148,6 @@ pub(crate) struct Shared {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Begins the transaction of a single delivery with its claim, and classifies the message; or without one, if its handler is
-    /// natural and there is no order: then it is new. On an error, none is open.
-    pub(crate) async fn begin_first(
-        &self,
-        route: &Route<S>,
-        message: (&Identity, &Delivery),
-    ) -> Result<(S::Txn, Classified), StoreError> {
-        let claim = (!route.is_unclaimed).then_some(message.0);
-        let (txn, claimed) = self.store.begin_first(route.timeout, claim).await?;
-        Ok((txn, claim.map_or(Classified::New, |_| self.classify(message, claimed))))
-    }
-
     /// Calls [`classify`] with the pruning cutoff of the message's handler.
     pub(crate) fn classify(&self, (identity, delivery): (&Identity, &Delivery), claimed: Claimed) -> Classified {
         classify(identity, claimed, |through| self.routes.too_old(identity.handler, delivery, through))

@@ -3,10 +3,9 @@
 use std::slice;
 use std::time::Duration;
 
-use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Wait};
-use crate::store::{ClaimState, Identity, NewRow, StoreError, Ticket};
-use crate::{Delivery, Outcome, Reason, Store, telemetry};
+use crate::store::{ClaimState, NewRow, StoreError, Ticket};
+use crate::{Outcome, Reason, Store, telemetry};
 
 use super::{Classified, Entry, Shared, Taken};
 
@@ -22,24 +21,6 @@ impl<S: Store> Pipeline<S> {
             return self.store_committed(entry, left_by).await;
         }
         self.store_many(slice::from_ref(entry)).await.pop().unwrap_or(Ended::Lost)
-    }
-
-    /// Ends the transaction of a first delivery that is not new, in which nothing was written, and returns its outcome. A copy is
-    /// known by the answer to its claim. All others are taken over by another transaction: they need a row.
-    pub(crate) async fn answer(
-        &self,
-        txn: S::Txn,
-        route: &Route<S>,
-        (identity, delivery): (&Identity, &Delivery),
-        found: &Taken,
-    ) -> Ended {
-        if let Err(fault) = self.store.rollback(txn).await {
-            return self.outage.hold_for(fault);
-        }
-        match found.classified {
-            Classified::Duplicate(_) => found.ended(&route.meters),
-            _ => self.store(&Entry::due(identity.clone(), delivery)).await,
-        }
     }
 
     /// Takes one delivery over for each of several handlers, in one transaction: then each row runs independently.
