@@ -28,7 +28,7 @@ use crate::registry::Job;
 use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Running, Wait};
 use crate::store::{Identity, Row, StoreError};
-use crate::take_over::Taken;
+use crate::take_over::Classified;
 use crate::{Delivery, Store};
 
 use transaction::Round;
@@ -39,7 +39,7 @@ pub(crate) use failure::Failure;
 type Indices = SmallVec<[usize; 1]>;
 
 /// What works are by their claims or their rows.
-type Found = SmallVec<[Taken; 1]>;
+type Found = SmallVec<[Classified; 1]>;
 
 /// A message that can run: its handler and its key are known. All that run together are deliveries, or all are rows.
 pub(crate) struct Work<'a, S: Store> {
@@ -150,8 +150,8 @@ impl<S: Store> Pipeline<S> {
             match round {
                 Ok(Round { ended: Ended::Done(_), found, .. }) => {
                     self.throttle.grow();
-                    for (work, taken) in works.iter().zip(found) {
-                        all[work.at] = taken.ended(&work.route.meters);
+                    for (work, found) in works.iter().zip(found) {
+                        all[work.at] = found.ended(&work.route.meters);
                     }
                 }
                 Ok(round) => match self.blame(round) {

@@ -16,8 +16,8 @@ use crate::panic_text::panic_text;
 use crate::registry::Job;
 use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Running};
-use crate::store::{ClaimState, Claimed, HandlerMark, Identity, Row, StoreError, TxnState};
-use crate::take_over::{Classified, Entry, Taken};
+use crate::store::{ClaimState, HandlerMark, Identity, Row, StoreError, TxnState};
+use crate::take_over::{Classified, Entry};
 use crate::telemetry::Meters;
 use crate::{BoxError, Delivery, Store, telemetry};
 
@@ -28,7 +28,7 @@ use super::{Found, Indices, Work};
 pub(super) struct Round {
     pub(super) ended: Ended,
     /// What each of several works is by its claim or its row, if the transaction is committed.
-    pub(super) found: Vec<Taken>,
+    pub(super) found: Vec<Classified>,
     /// The works of the last call. Of a slice that did not begin, those that it has to leave.
     pub(super) indices: Indices,
     /// Whether all calls had returned.
@@ -113,9 +113,9 @@ impl<S: Store> Pipeline<S> {
 
     /// Ends the transaction of a single message that is not new, in which nothing was written. A copy is known by the answer to its
     /// claim. Any other delivery is taken over by another transaction: it needs a row.
-    async fn not_new(&self, txn: S::Txn, work: &mut Work<'_, S>, found: &Taken) -> Ended {
+    async fn not_new(&self, txn: S::Txn, work: &mut Work<'_, S>, found: &Classified) -> Ended {
         let rolled_back = self.store.rollback(txn).await.map_err(|fault| self.outage.hold_for(fault));
-        match (rolled_back, &found.classified) {
+        match (rolled_back, found) {
             // Another process has the row now. Our start of it was not a crash, and is refunded.
             _ if work.row.is_some() => Ended::Lost,
             (Err(held), _) => held,
@@ -145,12 +145,12 @@ impl<S: Store> Pipeline<S> {
             let claim = (!work.route.is_unclaimed).then_some(&work.identity);
             let (txn, claimed) = self.store.begin_first(work.route.timeout, claim).await?;
             let found = claim.map_or(Classified::New, |_| self.classify(work.message(), claimed));
-            return Ok((txn, smallvec![found.into()]));
+            return Ok((txn, smallvec![found]));
         }
         let messages: Vec<_> = works.iter().map(Work::message).collect();
         let mut txn = self.store.begin(longest).await?;
-        match self.claims(&mut txn, &messages).await {
-            Ok(found) => Ok((txn, found)),
+        match self.claims(&mut txn, &messages, ClaimState::Processed).await {
+            Ok(found) => Ok((txn, found.into())),
             Err(fault) => Err(self.abandon(txn, fault).await),
         }
     }
@@ -161,42 +161,11 @@ impl<S: Store> Pipeline<S> {
         let held = self.leases.hold(rows.iter().copied());
         let mut txn = self.store.begin(timeout).await?;
         drop(held);
-        let found = |started| Taken::from(if started { Classified::New } else { Classified::Gone });
+        let found = |started| if started { Classified::New } else { Classified::Gone };
         match self.store.start(&mut txn, rows, ClaimState::Processed).await {
             Ok(started) => Ok((txn, started.into_iter().map(found).collect())),
             Err(fault) => Err(self.abandon(txn, fault).await),
         }
-    }
-
-    /// Claims all messages except those of natural handlers, which are always new, and classifies those that were claimed before.
-    async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Found, StoreError> {
-        let is_unclaimed = |identity: &Identity| self.routes.is_unclaimed(identity.handler);
-        let all = messages.iter().map(|(identity, _)| *identity);
-        let claiming: Vec<&Identity> = all.filter(|identity| !is_unclaimed(identity)).collect();
-        let mut claimed = Vec::new();
-        if !claiming.is_empty() {
-            claimed = self.store.claim(txn, &claiming, ClaimState::Processed).await?;
-        }
-        let old = claiming.iter().zip(&claimed).filter(|(_, claimed)| **claimed == Claimed::Found(None));
-        let sought: Vec<&Identity> = old.map(|(identity, _)| *identity).collect();
-        let known =
-            if sought.is_empty() { Vec::new() } else { self.store.existing_claims(txn, &sought, false).await? };
-        if claiming.len() < messages.len() {
-            // All claims may be duplicates, and then none of them guards the transaction.
-            self.store.claim(txn, &[], ClaimState::Processed).await?;
-        }
-        let (mut claimed, mut known) = (claimed.into_iter(), known.into_iter());
-        let found = |message: &(&Identity, &Delivery)| {
-            if is_unclaimed(message.0) {
-                return Some(Taken::new());
-            }
-            let claimed = match claimed.next()? {
-                Claimed::Found(None) => Claimed::Found(known.next().flatten()),
-                read => read,
-            };
-            Some(self.classify(*message, claimed).into())
-        };
-        Ok(messages.iter().filter_map(found).collect())
     }
 
     /// Calls the handlers, one after another, collects what they stage, and commits. If an orphaned row comes first, no further
@@ -347,8 +316,8 @@ fn leave<'a, S: Store>(next: Option<Box<dyn Job<S>>>, others: impl Iterator<Item
 }
 
 /// Returns the indices of the works that were found like this.
-fn which(found: &[Taken], is_so: impl Fn(&Classified) -> bool) -> Indices {
-    found.iter().enumerate().filter(|(_, taken)| is_so(&taken.classified)).map(|(index, _)| index).collect()
+fn which(found: &[Classified], is_so: impl Fn(&Classified) -> bool) -> Indices {
+    found.iter().enumerate().filter(|(_, classified)| is_so(classified)).map(|(index, _)| index).collect()
 }
 
 /// Returns the metrics of each handler of these works, which are sorted by handler.

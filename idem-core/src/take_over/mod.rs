@@ -74,6 +74,15 @@ impl Classified {
             }
         }
     }
+
+    /// Returns what becomes of a message that was found so in a transaction that has committed, and counts the age of a duplicate.
+    pub(crate) fn ended(&self, meters: &Meters) -> Ended {
+        match self.outcome(meters) {
+            Some(outcome) => Ended::Done(outcome),
+            None if *self == Self::New => Ended::Done(Outcome::Processed),
+            None => Ended::Lost,
+        }
+    }
 }
 
 /// What one handler keeps of a message in one commit: its claim and its row.
@@ -112,32 +121,10 @@ impl<'a> Entry<'a> {
 }
 
 /// What became of an entry in the transaction.
-pub(crate) struct Taken {
-    pub(crate) classified: Classified,
+struct Taken {
+    classified: Classified,
     /// The row that was written for it.
-    pub(crate) row: Option<i64>,
-}
-
-impl Taken {
-    /// A message that nothing is known about.
-    pub(crate) fn new() -> Self {
-        Classified::New.into()
-    }
-
-    /// Returns what becomes of a message that was found so in a transaction that has committed, and counts the age of a duplicate.
-    pub(crate) fn ended(&self, meters: &Meters) -> Ended {
-        match self.classified.outcome(meters) {
-            Some(outcome) => Ended::Done(outcome),
-            None if self.classified == Classified::New => Ended::Done(Outcome::Processed),
-            None => Ended::Lost,
-        }
-    }
-}
-
-impl From<Classified> for Taken {
-    fn from(classified: Classified) -> Self {
-        Self { classified, row: None }
-    }
+    row: Option<i64>,
 }
 
 /// The outcome of a delivery for each of several handlers, which have taken it over.
@@ -148,6 +135,53 @@ pub(crate) struct Shared {
 }
 
 impl<S: Store> Pipeline<S> {
+    /// Claims messages, and classifies each by its claim. One that has no key is new, and so is one of a natural handler that now
+    /// runs. They are sorted by handler and key, and no two have the same key.
+    pub(crate) async fn claims(
+        &self,
+        txn: &mut S::Txn,
+        messages: &[(&Identity, &Delivery)],
+        state: ClaimState,
+    ) -> Result<Vec<Classified>, StoreError> {
+        let runs = state == ClaimState::Processed;
+        let is_claimed = |id: &Identity| id.has_key() && !(runs && self.routes.is_unclaimed(id.handler));
+        let all = messages.iter().map(|(identity, _)| *identity);
+        let claiming: Vec<&Identity> = all.filter(|identity| is_claimed(identity)).collect();
+        let mut claimed = Vec::new();
+        if !claiming.is_empty() {
+            claimed = self.store.claim(txn, &claiming, state).await?;
+        }
+        // What a store has read with the claim is enough for those that run: nothing is written beside it.
+        let is_sought = |claimed: &Claimed| if runs { *claimed == Claimed::Found(None) } else { !claimed.is_new() };
+        let old = claiming.iter().zip(&claimed).filter(|(_, claimed)| is_sought(claimed));
+        let sought: Vec<&Identity> = old.map(|(identity, _)| *identity).collect();
+        let mut known = Vec::new();
+        if !sought.is_empty() {
+            known = self.store.existing_claims(txn, &sought, false).await?;
+            let is_copy = |(one, claim): (&&Identity, &Option<ExistingClaim>)| {
+                claim.is_some_and(|claim| one.is_copy(claim.fingerprint))
+            };
+            // A conflict is written beside its claim, which must not be pruned before that. A copy needs no lock, and so no write.
+            if !runs && !sought.iter().zip(&known).all(is_copy) {
+                known = self.store.existing_claims(txn, &sought, true).await?;
+            }
+        }
+        if runs && claiming.len() < messages.len() {
+            // All claims may be duplicates, and then none of them guards the transaction.
+            self.store.claim(txn, &[], state).await?;
+        }
+        let (mut claimed, mut known) = (claimed.into_iter(), known.into_iter());
+        let found = |message: &(&Identity, &Delivery)| {
+            if !is_claimed(message.0) {
+                return Some(Classified::New);
+            }
+            let claimed = claimed.next()?;
+            let claimed = if is_sought(&claimed) { Claimed::Found(known.next().flatten()) } else { claimed };
+            Some(self.classify(*message, claimed))
+        };
+        Ok(messages.iter().filter_map(found).collect())
+    }
+
     /// Calls [`classify`] with the pruning cutoff of the message's handler.
     pub(crate) fn classify(&self, (identity, delivery): (&Identity, &Delivery), claimed: Claimed) -> Classified {
         classify(identity, claimed, |through| self.routes.too_old(identity.handler, delivery, through))
@@ -185,37 +219,9 @@ impl<S: Store> Pipeline<S> {
     ///
     /// Nothing is written for a message whose claim [is gone](Classified::Gone).
     async fn take_over(&self, txn: &mut S::Txn, entries: &[Entry<'_>]) -> Result<Vec<Taken>, StoreError> {
-        let keyed = entries.iter().map(|entry| &entry.identity).filter(|identity| identity.has_key());
-        let keyed: Vec<&Identity> = keyed.collect();
-        let mut claimed = Vec::new();
-        if !keyed.is_empty() {
-            claimed = self.store.claim(txn, &keyed, ClaimState::Waiting).await?;
-        }
-        let found = keyed.iter().zip(&claimed).filter(|(_, claimed)| !claimed.is_new());
-        let found: Vec<&Identity> = found.map(|(identity, _)| *identity).collect();
-        let mut existing = Vec::new();
-        if !found.is_empty() {
-            existing = self.store.existing_claims(txn, &found, false).await?;
-            let is_copy = |(one, claim): (&&Identity, &Option<ExistingClaim>)| {
-                claim.is_some_and(|claim| one.is_copy(claim.fingerprint))
-            };
-            // A conflict is written beside its claim, which must not be pruned before that. A copy needs no lock, and so no write.
-            if !found.iter().zip(&existing).all(is_copy) {
-                existing = self.store.existing_claims(txn, &found, true).await?;
-            }
-        }
-        let (mut claimed, mut existing) = (claimed.into_iter(), existing.into_iter());
-        let of_entry = |entry: &Entry<'_>| {
-            if !entry.identity.has_key() {
-                return Some(Taken::new());
-            }
-            let claimed = match claimed.next()? {
-                new if new.is_new() => new,
-                _ => Claimed::Found(existing.next().flatten()),
-            };
-            Some(Taken::from(self.classify((&entry.identity, entry.delivery), claimed)))
-        };
-        let mut taken: Vec<Taken> = entries.iter().filter_map(of_entry).collect();
+        let messages: Vec<_> = entries.iter().map(|entry| (&entry.identity, entry.delivery)).collect();
+        let found = self.claims(txn, &messages, ClaimState::Waiting).await?;
+        let mut taken: Vec<Taken> = found.into_iter().map(|classified| Taken { classified, row: None }).collect();
         let rows = entries.iter().zip(&taken).filter_map(|(entry, taken)| self.row(entry, &taken.classified));
         let rows: Vec<NewRow<'_>> = rows.collect();
         if rows.is_empty() {
