@@ -61,27 +61,21 @@ pub(crate) fn classify(
 }
 
 impl Classified {
-    /// Returns the outcome of the message after the transaction has committed; `None` if that depends on more than its
-    /// claim.
-    pub(crate) fn outcome(&self, meters: &Meters) -> Option<Outcome> {
+    /// Returns what becomes of a message that was found so in a transaction that has committed, and that needs no row.
+    pub(crate) fn ended(&self, meters: &Meters) -> Ended {
         match self {
-            Self::New | Self::Gone => None,
-            Self::TooOld(_) => Some(Outcome::Dead { reason: Reason::TooOld }),
-            Self::Conflict(_) => Some(Outcome::Dead { reason: Reason::Conflict }),
-            Self::Duplicate(age) => {
-                age.iter().for_each(|age| meters.duplicate_age.record(*age));
-                Some(Outcome::Duplicate)
-            }
+            Self::New => Ended::Done(Outcome::Processed),
+            Self::Duplicate(_) => Ended::Done(self.duplicate(meters)),
+            Self::TooOld(_) | Self::Conflict(_) | Self::Gone => Ended::Lost,
         }
     }
 
-    /// Returns what becomes of a message that was found so in a transaction that has committed, and counts the age of a duplicate.
-    pub(crate) fn ended(&self, meters: &Meters) -> Ended {
-        match self.outcome(meters) {
-            Some(outcome) => Ended::Done(outcome),
-            None if *self == Self::New => Ended::Done(Outcome::Processed),
-            None => Ended::Lost,
+    /// Returns the outcome of a duplicate, and counts its age.
+    fn duplicate(&self, meters: &Meters) -> Outcome {
+        if let Self::Duplicate(Some(age)) = self {
+            meters.duplicate_age.record(*age);
         }
+        Outcome::Duplicate
     }
 }
 
@@ -117,6 +111,18 @@ impl<'a> Entry<'a> {
     fn undeliverable(handler: HandlerId, delivery: &'a Delivery, failure: Failure) -> Self {
         let identity = Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_keyless(delivery) };
         Self::new(identity, delivery, failure)
+    }
+
+    /// Returns what is written of a message that was found so: its attempts, its state and its error. `None`: it needs no row.
+    fn written<'e>(&'e self, found: &'e Classified) -> Option<(u32, Result<Duration, Reason>, &'e str)> {
+        let Failure { attempts, next, error, .. } = &self.failure;
+        match found {
+            Classified::Conflict(error) => Some((0, Err(Reason::Conflict), error.as_str())),
+            // A message that is already dead keeps its reason.
+            Classified::TooOld(error) if next.is_ok() => Some((*attempts, Err(Reason::TooOld), error.as_str())),
+            Classified::New | Classified::TooOld(_) => Some((*attempts, *next, error.as_str())),
+            Classified::Duplicate(_) | Classified::Gone => None,
+        }
     }
 }
 
@@ -235,18 +241,11 @@ impl<S: Store> Pipeline<S> {
 
     /// Returns the row of a message that is new, too old, or a conflict.
     fn row<'r>(&self, entry: &'r Entry<'_>, classified: &'r Classified) -> Option<NewRow<'r>> {
-        let Entry { identity, delivery, failure, .. } = entry;
-        let (state, error) = match classified {
-            Classified::Conflict(error) => {
-                return Some(NewRow::new(identity, delivery, Err(Reason::Conflict)).with_attempts(0, error));
-            }
-            // A message that is already dead keeps its reason.
-            Classified::TooOld(error) if failure.next.is_ok() => (Err(Reason::TooOld), error),
-            Classified::New | Classified::TooOld(_) => (failure.next, &failure.error),
-            Classified::Duplicate(_) | Classified::Gone => return None,
-        };
-        let row = NewRow::new(identity, delivery, state).with_attempts(failure.attempts, error);
-        if !identity.has_key() {
+        let Entry { identity, delivery, .. } = entry;
+        let (attempts, state, error) = entry.written(classified)?;
+        let row = NewRow::new(identity, delivery, state).with_attempts(attempts, error);
+        // The call of a conflict's key is that of the other message.
+        if !identity.has_key() || matches!(classified, Classified::Conflict(_)) {
             return Some(row);
         }
         Some(match self.routes.first_provider_key(identity, delivery) {
@@ -310,19 +309,26 @@ mod tests {
     }
 
     #[test]
-    fn the_claim_decides_the_outcome_of_a_message_that_does_not_run() {
-        let meters = Meters::new("billing", "orders");
-        let dead = |reason| Some(Outcome::Dead { reason });
+    fn the_claim_and_the_failure_decide_what_is_written() {
+        let delivery = Delivery::new("orders", "");
+        let identity = Identity { handler: HandlerId(1), key: Key::of("a").unwrap(), fingerprint: Fingerprint::none() };
+        let (late, permanent): (_, Result<Duration, _>) = (Ok(AGE), Err(Reason::Permanent));
+        let [too_old, conflict] = [Err(Reason::TooOld), Err(Reason::Conflict)];
         let table = [
-            (Classified::New, None),
-            (Classified::Gone, None),
-            (Classified::TooOld(String::new()), dead(Reason::TooOld)),
-            (Classified::Conflict(String::new()), dead(Reason::Conflict)),
-            (Classified::Duplicate(None), Some(Outcome::Duplicate)),
-            (Classified::Duplicate(Some(AGE)), Some(Outcome::Duplicate)),
+            (Classified::New, late, Some((3, late, "ours"))),
+            (Classified::New, permanent, Some((3, permanent, "ours"))),
+            (Classified::TooOld("old".to_owned()), late, Some((3, too_old, "old"))),
+            (Classified::TooOld("old".to_owned()), permanent, Some((3, permanent, "ours"))),
+            (Classified::Conflict("other".to_owned()), late, Some((0, conflict, "other"))),
+            (Classified::Conflict("other".to_owned()), permanent, Some((0, conflict, "other"))),
+            (Classified::Duplicate(None), permanent, None),
+            (Classified::Duplicate(Some(AGE)), late, None),
+            (Classified::Gone, late, None),
         ];
-        for (classified, outcome) in table {
-            assert_eq!(classified.outcome(&meters), outcome, "{classified:?}");
+        for (classified, next, written) in table {
+            let failure = Failure { attempts: 3, ..Failure::new(next, "ours") };
+            let entry = Entry::failed(identity.clone(), &delivery, &failure);
+            assert_eq!(entry.written(&classified), written, "{classified:?}, {next:?}");
         }
     }
 }

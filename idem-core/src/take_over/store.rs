@@ -3,6 +3,7 @@
 use std::slice;
 use std::time::Duration;
 
+use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline, Wait};
 use crate::store::{ClaimState, NewRow, StoreError, Ticket};
 use crate::{Outcome, Reason, Store, telemetry};
@@ -155,21 +156,14 @@ impl<S: Store> Pipeline<S> {
     /// Returns the outcome of a message that was taken over, and logs the failure that was written or that could not be.
     fn logged(&self, entry: &Entry<'_>, taken: &Taken) -> Outcome {
         let _entered = entry.span.enter();
-        let failure = &entry.failure;
-        let outcome = match &taken.classified {
-            // A message that is already dead keeps its reason.
-            Classified::TooOld(_) if failure.next.is_err() => None,
-            classified => classified.outcome(self.routes.meters(entry.identity.handler)),
+        let Taken { classified, row } = taken;
+        let outcome = match entry.written(classified) {
+            Some((attempts, next, error)) => Failure { attempts, ..Failure::new(next, error) }.logged(*row),
+            None => classified.duplicate(self.routes.meters(entry.identity.handler)),
         };
-        let Some(outcome) = outcome else { return failure.logged(taken.row) };
-        match &taken.classified {
-            Classified::TooOld(error) => telemetry::tell(taken.row, failure.attempts, Err(Reason::TooOld), error),
-            Classified::Conflict(error) => telemetry::tell(taken.row, 0, Err(Reason::Conflict), error),
-            Classified::New | Classified::Duplicate(_) | Classified::Gone => {}
-        }
-        let is_known = matches!(outcome, Outcome::Duplicate | Outcome::Dead { reason: Reason::Conflict });
-        if is_known && failure.attempts > 0 {
-            let (outcome, error) = (outcome.as_str(), failure.error.as_str());
+        let is_known = matches!(classified, Classified::Duplicate(_) | Classified::Conflict(_));
+        if is_known && entry.failure.attempts > 0 {
+            let (outcome, error) = (outcome.as_str(), entry.failure.error.as_str());
             tracing::warn!(
                 outcome,
                 key = %entry.identity.key,
