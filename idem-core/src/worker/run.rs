@@ -10,15 +10,16 @@ use futures_util::future::join_all;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::park::{self, Arrival, Arrivals};
+use crate::park::{self, Arrival};
 use crate::process::lane;
 use crate::runtime::Pipeline;
 use crate::store::ConnectionShare;
 use crate::{Acker, Error, Source, Store, SubscribeOptions};
 
 use super::builder::Parts;
+use super::housekeeping;
+use super::receive::{self, Arrivals};
 use super::start::start;
-use super::{housekeeping, receive};
 
 /// How long cancelled work may take to end after the shutdown timeout.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -84,7 +85,7 @@ impl<S: Store, Src: Source> Tasks<S, Src> {
             }
         }
         let to_all = queues.clone();
-        spawn(&mut working, &pipeline, "parked", |at| park::run(at, parked, to_all));
+        spawn(&mut working, &pipeline, "parked", |at| park::run(at, parked, move |arrival| to_all.pass(arrival)));
         spawn(&mut working, &pipeline, "inbox", crate::inbox::run);
         spawn(&mut working, &pipeline, "calls", crate::call::run);
         let beside = look_after(&pipeline);
