@@ -1,8 +1,9 @@
-//! One transaction of a slice of works: begun with the claims of deliveries or the starts of inbox rows, the calls of the handlers,
-//! commit. The deliveries of natural handlers have no claims.
+//! The run of one work by itself, and one transaction of any slice of works: begun with the claims of deliveries or the starts of
+//! inbox rows, the calls of the handlers, commit. The deliveries of natural handlers have no claims.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::slice;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -15,7 +16,7 @@ use crate::caught::dropped;
 use crate::panic_text::panic_text;
 use crate::registry::Job;
 use crate::routes::Route;
-use crate::runtime::{Ended, Pipeline, Running};
+use crate::runtime::{Ended, Pipeline, Running, Wait};
 use crate::store::{ClaimState, HandlerMark, Identity, Row, StoreError, TxnState};
 use crate::take_over::{Classified, Entry};
 use crate::telemetry::Meters;
@@ -60,6 +61,38 @@ struct Call<'a, S: Store> {
 type Calls<'a, S> = SmallVec<[Call<'a, S>; 1]>;
 
 impl<S: Store> Pipeline<S> {
+    /// Runs one work, again if it has lost a race, and returns what became of it. It is charged for its failure. Nothing but the
+    /// effects of its handler is written: whoever has the message records the failure.
+    pub(crate) async fn run_one(&self, work: &mut Work<'_, S>, running: &Running) -> Ended {
+        let (route, attempts) = (work.route, work.row.map_or(0, |row| row.attempts));
+        let works = slice::from_mut(work);
+        for rounds in 0.. {
+            if let Some(round) = self.unready(works, running) {
+                return round.ended;
+            }
+            let ended = match self.transaction(works, running).await {
+                Ok(round) => round.ended,
+                Err(fault) => return self.outage.hold_for(fault),
+            };
+            if let Some(ended) = self.conclude(route, ended, attempts, rounds) {
+                return ended;
+            }
+        }
+        Ended::Stopped
+    }
+
+    /// Decodes the messages that an earlier transaction has taken, before the next one is open. Returns what ends the slice if one
+    /// of them cannot run.
+    pub(super) fn unready(&self, works: &mut [Work<'_, S>], running: &Running) -> Option<Round> {
+        for (index, work) in works.iter_mut().enumerate().filter(|(_, work)| work.job.is_none()) {
+            let Some(_user_code) = running.user_code() else { return Some(Ended::Park(Wait::Free).into()) };
+            if let Err(why) = self.decode_again(work) {
+                return Some(Round::at(why.into(), smallvec![index]));
+            }
+        }
+        None
+    }
+
     /// Runs these works in one transaction. Unless it is `Done`, or the connection broke, nothing of it is in the
     /// database, except what natural handlers have written before one of them ran COMMIT, and what was written for a single
     /// delivery that is not new.
