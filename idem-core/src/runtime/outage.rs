@@ -79,14 +79,7 @@ impl Outage {
                 }
                 self.doubt.notify_one();
             }
-            StoreError::Unavailable(error) => {
-                let before = self.change(|state| state.database = Database::Refuses);
-                let error = crate::error::text(error.as_ref());
-                match before.is_up() {
-                    true => tracing::warn!(error, "the database cannot be used; consumption pauses"),
-                    false => tracing::debug!(error, "the database still cannot be used"),
-                }
-            }
+            StoreError::Unavailable(error) => self.begins(Database::Refuses, &crate::error::text(error.as_ref())),
         }
     }
 
@@ -127,7 +120,7 @@ impl Outage {
                 () = self.began() => {}
                 () = self.doubt.notified() => match within(ANSWER, store.ping()).await {
                     Ok(()) => continue,
-                    Err(error) => self.goes_away(&error),
+                    Err(error) => self.begins(Database::Away, &error),
                 },
             }
             answers(store).await;
@@ -139,15 +132,16 @@ impl Outage {
         }
     }
 
-    /// Begins an outage, unless there is one.
-    fn goes_away(&self, error: &str) {
+    /// Begins an outage, unless there is one. One that has answered and refused its work does so until it can be used.
+    fn begins(&self, outage: Database, error: &str) {
         let before = self.change(|state| {
-            if state.is_up() {
-                state.database = Database::Away;
+            if state.is_up() || outage == Database::Refuses {
+                state.database = outage;
             }
         });
-        if before.is_up() {
-            tracing::warn!(error, "the database cannot be used; consumption pauses");
+        match before.is_up() {
+            true => tracing::warn!(error, "the database cannot be used; consumption pauses"),
+            false => tracing::debug!(error, "the database still cannot be used"),
         }
     }
 
