@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::store::StoreError;
 use crate::{BoxError, Store};
 
 use super::health::Health;
-use super::persist::{Damped, Rate, short};
+use super::persist::{Rate, growing_waits, short};
 
 /// The availability of the database. While it is unavailable, no delivery is taken from the broker and those already
 /// received are parked.
@@ -49,6 +49,12 @@ const ANSWER: Duration = Duration::from_secs(2);
 
 /// The minimum interval between two log lines about lost connections.
 const TELL: Duration = Duration::from_secs(10);
+
+/// The longest delay before work goes on with a database that has answered and refused it.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// How long a database has to work before these delays start again from the shortest.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// The minimum interval between two pings because claims are held up.
 const ASK: Duration = Duration::from_secs(1);
@@ -114,7 +120,8 @@ impl Outage {
     /// If it had answered and refused its work, an answer to a ping proves nothing: it may have room for a small row but not for
     /// a message. So work goes on after a delay, and waits longer if it is refused again soon.
     pub(crate) async fn watch<S: Store>(&self, store: &S) {
-        let mut damped = Damped::default();
+        let delays = || growing_waits(Duration::from_millis(100), LONGEST);
+        let (mut waits, mut ended) = (delays(), Instant::now());
         loop {
             tokio::select! {
                 () = self.began() => {}
@@ -123,9 +130,17 @@ impl Outage {
                     Err(error) => self.begins(Database::Away, &error),
                 },
             }
-            answers(store).await;
+            let mut pings = short();
+            while let Err(fault) = store.ping().await {
+                tracing::debug!(error = crate::error::text(&fault), "the database is still away");
+                tokio::time::sleep(pings.next().unwrap_or_default()).await;
+            }
             if self.state.borrow().database == Database::Refuses {
-                tokio::time::sleep(damped.wait()).await;
+                if ended.elapsed() >= QUIET {
+                    waits = delays();
+                }
+                tokio::time::sleep(waits.next().unwrap_or(LONGEST)).await;
+                ended = Instant::now();
             }
             self.change(|state| state.database = Database::Up);
             tracing::info!("the database can be used again; consumption goes on");
@@ -201,13 +216,4 @@ pub(crate) async fn within<T, E: Into<BoxError>>(
         let error: BoxError = error.into();
         crate::error::text(error.as_ref())
     })
-}
-
-/// Waits until the database answers.
-async fn answers<S: Store>(store: &S) {
-    let mut waits = short();
-    while let Err(fault) = store.ping().await {
-        tracing::debug!(error = crate::error::text(&fault), "the database is still away");
-        tokio::time::sleep(waits.next().unwrap_or_default()).await;
-    }
 }
