@@ -120,31 +120,14 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Returns the result of a run that ended without our COMMIT or ROLLBACK: `ran`, unless the handler had run COMMIT.
-    /// Then its claim stands, and the message would count as processed.
+    /// Then its claim stands, and the message would count as processed, as it does if the worker ends before that is known.
     pub(super) async fn cut_off(&self, ticket: Option<Ticket>, ran: Ended) -> Ended {
         let Some(ticket) = ticket else { return ran };
         // Boxed: it is seldom needed, and every delivery's future would contain it.
         match Box::pin(self.fate(&ticket)).await {
             Some(fate) => ended(fate, ticket, ran),
-            None => {
-                self.tell_of_unknown_end(&ticket);
-                Ended::Stopped
-            }
+            None => Ended::Stopped,
         }
-    }
-
-    /// Logs a transaction whose end the draining worker does not learn. It is asked for no more, so from now on only the
-    /// log tells that its handler may have run COMMIT. A message without a claim just runs again.
-    fn tell_of_unknown_end(&self, ticket: &Ticket) {
-        let Some((handler, key)) = &ticket.claim else { return };
-        tracing::warn!(
-            consumer = self.consumer,
-            handler = self.routes.get(*handler).map(|route| route.handler.facts().name),
-            %key,
-            transaction = ticket.number,
-            "a message was cut off, and the worker ends before the database has said how its transaction ended: if the handler had \
-             run COMMIT, the message counts as processed; otherwise it runs again"
-        );
     }
 
     /// Polls until the transaction has ended: until then its claim is locked, and no result of the message can be
