@@ -21,13 +21,13 @@ use std::time::Duration;
 
 use async_channel::Sender;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::caught::dropped;
 use crate::park::{Arrival, Arrived, Carried, Parked};
 use crate::registry::NoJob;
 use crate::run::Failure;
-use crate::runtime::{Direct, Ended, Permit, Pipeline, Running, Wait, hold_wait};
+use crate::runtime::{Direct, Ended, InRow, Permit, Pipeline, Running, Wait, hold_wait};
 use crate::take_over::{Entry, Shared};
 use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
 
@@ -178,7 +178,8 @@ impl<S: Store> Pipeline<S> {
             {
                 // The database has accepted it.
                 carried.refused = None;
-                Ended::Park(Wait::row(work.identity, outcome))
+                let row = InRow { identity: work.identity, outcome, span: Span::current() };
+                Ended::Park(Wait::Row(Box::new(row)))
             }
             ended => ended,
         }

@@ -106,7 +106,7 @@ impl Ended {
     /// Returns what became of another message that ran in the same transaction, or whose copy this one is.
     pub(crate) fn of_another(&self) -> Self {
         match self {
-            // The row of a dead letter counts its copies.
+            // A copy of a conflict is one as well, and counts for its row.
             Self::Done(Outcome::Dead { .. }) | Self::Failed(_) | Self::Again(_) => Self::Again(None),
             Self::Done(_) => Self::Done(Outcome::Duplicate),
             Self::Park(_) => Self::Park(Wait::Free),
@@ -123,13 +123,6 @@ impl Ended {
             Self::Park(Wait::Row(row)) => Some(&row.outcome),
             _ => None,
         }
-    }
-}
-
-impl Wait {
-    /// A message in the inbox, in the current span.
-    pub(crate) fn row(identity: Identity, outcome: Outcome) -> Self {
-        Self::Row(Box::new(InRow { identity, outcome, span: Span::current() }))
     }
 }
 
