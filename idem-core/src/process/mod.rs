@@ -148,13 +148,8 @@ impl<S: Store> Pipeline<S> {
             None if stores_first => self.store(&Entry::due(work.identity.clone(), delivery)).await,
             // The fast path of a first delivery: one transaction from claim to commit.
             None => {
-                let beside = match beside {
-                    Some(beside) => beside,
-                    None => match self.direct().await {
-                        Some(beside) => beside,
-                        None => return Ended::Stopped,
-                    },
-                };
+                let beside = if beside.is_some() { beside } else { self.direct().await };
+                let Some(beside) = beside else { return Ended::Stopped };
                 let running = Running::new(Permit::Direct(beside));
                 let ended = running.during(&self.outage, pin!(self.run_one(&mut work, &running))).await;
                 // The drop of a message is user code.

@@ -14,7 +14,7 @@ use tracing::{Instrument, Span};
 
 use crate::caught::dropped;
 use crate::panic_text::panic_text;
-use crate::registry::Job;
+use crate::registry::{Job, NoJob};
 use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Running, Wait};
 use crate::store::{ClaimState, HandlerMark, Identity, Row, StoreError, TxnState};
@@ -23,7 +23,7 @@ use crate::telemetry::Meters;
 use crate::{BoxError, Delivery, Store, telemetry};
 
 use super::stage::Staged;
-use super::{Found, Indices, Work};
+use super::{Failure, Found, Indices, Work};
 
 /// How a transaction has ended, before anyone is blamed for it.
 pub(super) struct Round {
@@ -86,9 +86,12 @@ impl<S: Store> Pipeline<S> {
     pub(super) fn unready(&self, works: &mut [Work<'_, S>], running: &Running) -> Option<Round> {
         for (index, work) in works.iter_mut().enumerate().filter(|(_, work)| work.job.is_none()) {
             let Some(_user_code) = running.user_code() else { return Some(Ended::Park(Wait::Free).into()) };
-            if let Err(why) = self.decode_again(work) {
-                return Some(Round::at(why.into(), smallvec![index]));
-            }
+            let ended = match self.decode_again(work) {
+                Ok(()) => continue,
+                Err(NoJob::Undeliverable(undeliverable)) => Ended::Failed(Failure::undeliverable(undeliverable)),
+                Err(NoJob::Unprepared) => Ended::Park(Wait::Codec),
+            };
+            return Some(Round::at(ended, smallvec![index]));
         }
         None
     }

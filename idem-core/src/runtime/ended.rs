@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use crate::registry::NoJob;
 use crate::run::Failure;
 use crate::store::{CommitResult, Identity, StoreError, UNBEGUN};
 use crate::{BoxError, Outcome, Reason};
@@ -122,16 +121,6 @@ impl Ended {
             Self::Done(outcome) => Some(outcome),
             Self::Park(Wait::Row(row)) => Some(&row.outcome),
             _ => None,
-        }
-    }
-}
-
-impl From<NoJob> for Ended {
-    /// Returns what becomes of a message that cannot be decoded.
-    fn from(why: NoJob) -> Self {
-        match why {
-            NoJob::Undeliverable(undeliverable) => Self::Failed(Failure::undeliverable(undeliverable)),
-            NoJob::Unprepared => Self::Park(Wait::Codec),
         }
     }
 }
