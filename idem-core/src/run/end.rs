@@ -11,8 +11,7 @@ use crate::runtime::{Ended, Pipeline, Wait};
 use crate::store::{CommitResult, ErrorClass, Fate, StoreError, Ticket};
 use crate::{BoxError, DeliveryOrder, Reason, RetryPolicy, Store};
 
-use super::local::in_claim_order;
-use super::stage::Staged;
+use super::stage::{Staged, in_claim_order};
 use super::transaction::Round;
 use super::{Failure, Indices};
 

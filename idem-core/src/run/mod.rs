@@ -7,13 +7,12 @@
 //! |---|---|
 //! | this one | messages that can run, and the division of many into slices that run together |
 //! | `transaction` | the run of one; one transaction of any slice: claims or starts, the calls of handlers in time, commit |
-//! | `stage`, `local` | the messages that a handler has staged, and those of them that are for other handlers |
+//! | `stage` | the messages that a handler has staged, and those of them that are for other handlers |
 //! | `end` | ends a transaction, and decides what follows: for one message, and for a slice |
 //! | `failure` | what has failed, and what becomes of its message |
 
 mod end;
 mod failure;
-mod local;
 mod stage;
 mod transaction;
 
