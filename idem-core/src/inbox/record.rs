@@ -113,11 +113,7 @@ impl<S: Store> Pipeline<S> {
                 };
                 let claim = self.outage.insist(&self.stop, read).await.flatten().flatten();
                 // Without a date, it is a dead letter, which another process has made of it since, or it runs there.
-                claim.is_some_and(|claim| claim.age.is_some()).then(|| {
-                    // It has got no answer to its commit, which would have been recorded.
-                    self.health.progress();
-                    Outcome::Processed
-                })
+                claim.is_some_and(|claim| claim.age.is_some()).then_some(Outcome::Processed)
             }
         }
     }

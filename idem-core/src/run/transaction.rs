@@ -217,7 +217,7 @@ impl<S: Store> Pipeline<S> {
         let mut staged = Staged::default();
         // The works of the last call, and whether it is known that all calls before it have left the transaction open: if it has
         // ended, then by that one.
-        let (mut last, mut was_open, mut returned) = (Indices::new(), true, now.into_std());
+        let (mut last, mut was_open, mut returned) = (Indices::new(), true, now);
         let mut calls = calls.into_iter();
         while let Some(Call { indices, route, job }) = calls.next() {
             if !last.is_empty() {
@@ -248,8 +248,8 @@ impl<S: Store> Pipeline<S> {
             };
             let outbox = job.outbox().cloned();
             let mut handled = pin!(self.handle(route, job, &mut txn)).instrument(span.clone()).await;
-            returned = std::time::Instant::now();
-            route.meters.handler.record(returned.saturating_duration_since(now.into_std()));
+            returned = Instant::now();
+            route.meters.handler.record(returned - now);
             if let (Some(Ok(())), Some(outbox)) = (&handled, outbox) {
                 // In its span, which the messages name as their parent.
                 let stage = || self.stage(&mut staged, route, works[indices[0]].message(), &outbox);
@@ -270,13 +270,7 @@ impl<S: Store> Pipeline<S> {
             return Round { was_open, ..Round::at(ended, indices) };
         }
         let ran = self.commit(txn, staged).await;
-        // The clock is that of the health, which counts on while a test pauses Tokio's.
-        let committed = std::time::Instant::now();
-        if matches!(ran, Ended::Done(_)) {
-            // Here, so that `emit` does not read the clock once more for a processed message.
-            self.health.progress_at(committed);
-        }
-        let took = committed.saturating_duration_since(returned);
+        let took = returned.elapsed();
         meters(works).for_each(|meters| meters.commit.record(took));
         Round { returned: true, was_open, ..Round::at(ran, last) }
     }
