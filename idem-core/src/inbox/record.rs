@@ -137,9 +137,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Does the work for a taken row, and reports its outcome, if it has one.
     pub(crate) async fn report_row(&self, row: &Row, work: impl Future<Output = Option<Outcome>>) {
-        let span = telemetry::span(self.system, &self.consumer, &row.delivery);
-        span.record("idem.handler", row.handler.as_str());
-        span.record("idem.key", tracing::field::display(&row.identity.key));
+        let span = self.span_of(&row.handler, (&row.identity, &row.delivery));
         async {
             if let Some(outcome) = work.await {
                 let Row { identity, delivery, .. } = row;

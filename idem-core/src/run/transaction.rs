@@ -244,7 +244,7 @@ impl<S: Store> Pipeline<S> {
             // A message that runs alone has its span already.
             let span = match works.len() == 1 || route.handler.facts().takes_batch {
                 true => Span::none(),
-                false => self.call_span(route, works[indices[0]].message()),
+                false => self.span_of(route.handler.facts().name, works[indices[0]].message()),
             };
             let outbox = job.outbox().cloned();
             let mut handled = pin!(self.handle(route, job, &mut txn)).instrument(span.clone()).await;
@@ -275,10 +275,10 @@ impl<S: Store> Pipeline<S> {
         Round { returned: true, was_open, ..Round::at(ran, last) }
     }
 
-    /// Returns the span in which the handler is called for one message. The ack of the message has another one.
-    fn call_span(&self, route: &Route<S>, (identity, delivery): (&Identity, &Delivery)) -> Span {
+    /// Returns the span of a row, or that in which the handler is called for one delivery of a batch, whose ack has another one.
+    pub(crate) fn span_of(&self, handler: &str, (identity, delivery): (&Identity, &Delivery)) -> Span {
         let span = telemetry::span(self.system, &self.consumer, delivery);
-        span.record("idem.handler", route.handler.facts().name);
+        span.record("idem.handler", handler);
         span.record("idem.key", tracing::field::display(&identity.key));
         span
     }
