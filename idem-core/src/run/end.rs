@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::caught::dropped;
 use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Wait};
-use crate::store::{CommitResult, ErrorClass, Fate, StoreError, Ticket};
+use crate::store::{CommitResult, ErrorClass, Fate, StoreError, Ticket, UNBEGUN};
 use crate::{BoxError, DeliveryOrder, Reason, RetryPolicy, Store};
 
 use super::stage::{Staged, in_claim_order};
@@ -227,12 +227,18 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// Returns the result of a run by how its transaction has ended: `ran`, unless the handler itself had ended it.
-fn ended(fate: Fate, ticket: Ticket, ran: Ended) -> Ended {
+fn ended(fate: Fate, ticket: Ticket, mut ran: Ended) -> Ended {
     match fate {
         Fate::CommittedEarly => Ended::Failed(Failure::committed(Box::new(ticket))),
         Fate::CommitRefused => Ended::Failed(Failure::commit_refused()),
         Fate::Ended => Ended::of(CommitResult::RolledBack),
-        Fate::Unbegun => ran.unbegun(),
+        Fate::Unbegun => {
+            if let Ended::Failed(failure) = &mut ran {
+                // So its later statements had no transaction.
+                failure.error.extend(["; ", UNBEGUN]);
+            }
+            ran
+        }
         // It has ended.
         Fate::RolledBack | Fate::Running => ran,
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::Span;
 
 use crate::run::Failure;
-use crate::store::{CommitResult, Identity, StoreError, UNBEGUN};
+use crate::store::{CommitResult, Identity, StoreError};
 use crate::{BoxError, Outcome, Reason};
 
 /// What became of one message in one try, be it a delivery or an inbox row. All steps between decode and the settlement of a
@@ -92,14 +92,6 @@ impl Ended {
             }
             CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Self::Broke(fault),
         }
-    }
-
-    /// Adds to the error of a handler why its later statements had no transaction.
-    pub(crate) fn unbegun(mut self) -> Self {
-        if let Self::Failed(failure) = &mut self {
-            failure.error.extend(["; ", UNBEGUN]);
-        }
-        self
     }
 
     /// Returns what became of another message that ran in the same transaction, or whose copy this one is.

@@ -99,7 +99,7 @@ impl<'a> Entry<'a> {
 
     /// A message that has not failed. Its row is due now.
     pub(crate) fn due(identity: Identity, delivery: &'a Delivery) -> Self {
-        Self::new(identity, delivery, Failure::none())
+        Self::new(identity, delivery, Failure::new(Ok(Duration::ZERO), ""))
     }
 
     /// A message with this failure.
