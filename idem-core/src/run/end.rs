@@ -205,17 +205,9 @@ impl<S: Store> Pipeline<S> {
                 Indices::new()
             }
             Ended::Failed(failure) if failure.next == Err(Reason::RolledBack) => blamed(indices, was_open),
-            // The database refuses a COMMIT where a message has a claim. All others may run again, and the message that is to
-            // blame is found out when it runs alone.
-            Ended::Failed(Failure { left_by: Some(ticket), .. }) => {
-                tracing::error!(
-                    transaction = ticket.number,
-                    "a handler ran COMMIT in a batch, and the database has not refused it: messages without a claim run again; all \
-                     others count as processed although their handlers may not have run, which happens only if the trigger \
-                     `refuse_commit` is disabled, or the handler has replaced SQLite's commit hook"
-                );
-                Indices::new()
-            }
+            // The database refuses a COMMIT where a message has a claim, unless somebody has disabled that. All others may run again,
+            // and the message that is to blame is found out when it runs alone.
+            Ended::Failed(Failure { left_by: Some(_), .. }) => Indices::new(),
             Ended::Failed(_) => blamed(indices, !returned),
             Ended::Broke(fault) => {
                 self.outage.report(&fault);
