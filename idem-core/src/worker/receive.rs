@@ -24,6 +24,7 @@ pub(super) async fn run<S: Store, Src: Source>(
     options: &SubscribeOptions,
     to: &Arrivals<Src::Acker>,
 ) {
+    let delays = || growing_waits(Duration::from_millis(100), LONGEST);
     let mut waits = delays();
     loop {
         let (limit, began) = (source.unsettled_limit(), Instant::now());
@@ -140,10 +141,6 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// A source that fails sooner than this has not recovered, and the delays before it is reopened go on growing.
 const RECOVERED: Duration = Duration::from_secs(1);
-
-fn delays() -> ExponentialBackoff {
-    growing_waits(Duration::from_millis(100), LONGEST)
-}
 
 /// Reopens the source, with unlimited retries. A source that refuses although its broker answers is an error in the log
 /// and in `health`. As cancel safe as [`Source::subscribe`].
