@@ -62,7 +62,13 @@ impl<S: Store> Pipeline<S> {
                 Step::Ask => true,
                 Step::Wait(due) => return given_back(due),
                 Step::GiveBack => {
-                    self.tell_of_late_call(row);
+                    if self.late_calls.allows(TELLS_AFTER) {
+                        tracing::warn!(
+                            id = row.id,
+                            "a call was not begun within five seconds of the take of its message, because the database was slow, \
+                             or an orphan had the process to itself: it is tried again"
+                        );
+                    }
                     return given_back(Duration::ZERO);
                 }
                 Step::Dead(reason) => return Some(CallResult::dead(reason, why_dead(limits, row, reason))),
@@ -115,17 +121,6 @@ impl<S: Store> Pipeline<S> {
                     self.call_failed((route, limits), row, (doubt, error, left), asks, is_unused)
                 }
             };
-        }
-    }
-
-    /// Tells of a row that was taken too long ago for a call.
-    fn tell_of_late_call(&self, row: &Row) {
-        if self.late_calls.allows(TELLS_AFTER) {
-            tracing::warn!(
-                id = row.id,
-                "a call was not begun within five seconds of the take of its message, because the database was slow, or an \
-                 orphaned row had the process to itself: it is tried again"
-            );
         }
     }
 

@@ -113,11 +113,7 @@ impl<S: Store> Pipeline<S> {
                 };
                 let claim = self.outage.insist(&self.stop, read).await.flatten().flatten();
                 // Without a date, it is a dead letter, which another process has made of it since, or it runs there.
-                claim.is_some_and(|claim| claim.age.is_some()).then(|| {
-                    // It has got no answer to its commit, which would have been recorded.
-                    self.health.progress();
-                    Outcome::Processed
-                })
+                claim.is_some_and(|claim| claim.age.is_some()).then_some(Outcome::Processed)
             }
         }
     }
@@ -141,9 +137,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Does the work for a taken row, and reports its outcome, if it has one.
     pub(crate) async fn report_row(&self, row: &Row, work: impl Future<Output = Option<Outcome>>) {
-        let span = telemetry::span(self.system, &self.consumer, &row.delivery);
-        span.record("idem.handler", row.handler.as_str());
-        span.record("idem.key", tracing::field::display(&row.identity.key));
+        let span = self.span_of(&row.handler, (&row.identity, &row.delivery));
         async {
             if let Some(outcome) = work.await {
                 let Row { identity, delivery, .. } = row;

@@ -3,26 +3,24 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | this one | a delivery, its state from one try to the next, the queues, and the task in which parked ones wait |
+//! | this one | a delivery, its state from one try to the next; the task in which parked ones wait, and its gauges |
 //! | `until` | each wait |
-//! | `blocked` | the gauges |
 
-mod blocked;
 mod until;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_channel::{Receiver, Sender, TrySendError};
+use async_channel::{Receiver, Sender};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::run::Failure;
 use crate::runtime::{KeyTicket, KeyTickets, Pipeline, Refused, Wait};
 use crate::store::Identity;
+use crate::telemetry::ConsumerMetrics;
 use crate::{Acker, Delivery, Key, Outcome, Store};
-
-use blocked::Blocked;
 
 /// A delivery, with the state of earlier tries. In the queue of a lane, it is the first in the queues in which it has a place.
 /// It is large and passes through many hands, so it is on the heap.
@@ -55,45 +53,6 @@ pub(crate) struct Carried {
     pub(crate) refused: Option<Refused>,
 }
 
-/// The queues for deliveries.
-pub(crate) struct Arrivals<A> {
-    /// Deliveries that can run.
-    pub(crate) lanes: Sender<Arrival<A>>,
-    /// Deliveries that cannot run now: those that were received wait for their turn.
-    pub(crate) parked: Sender<Parked<A>>,
-    /// Redelivered messages, which must not wait for a free lane: a broker with a delivery limit would drop such a
-    /// message if this process ended often enough before that.
-    pub(crate) to_store: Sender<Arrival<A>>,
-}
-
-impl<A> Arrivals<A> {
-    /// Closes all queues. Items already in them are still taken.
-    pub(crate) fn close(&self) {
-        self.lanes.close();
-        self.parked.close();
-        self.to_store.close();
-    }
-
-    /// Passes on a delivery that was received.
-    pub(crate) fn push(&self, arrival: Arrival<A>) {
-        let must_wait = arrival.carried.order.as_ref().is_some_and(|place| !place.is_first());
-        // What a drain has closed takes no more: the close of the source gives it back.
-        if must_wait {
-            // Also one that was redelivered: sources refuse queues with a delivery limit, so nothing drops it while it waits.
-            drop(self.parked.try_send(Parked { arrival, until: Wait::Order }));
-        } else {
-            drop(self.pass(arrival));
-        }
-    }
-
-    /// Passes on a delivery that can run. Returns it if a drain has closed the queue.
-    fn pass(&self, arrival: Arrival<A>) -> Option<Arrival<A>> {
-        let stores_first = arrival.delivery.ordering_key.is_none() && arrival.delivery.redelivered();
-        let queue = if stores_first { &self.to_store } else { &self.lanes };
-        queue.try_send(arrival).err().map(TrySendError::into_inner)
-    }
-}
-
 /// A delivery that cannot run now. It keeps its places in the queues of its keys.
 pub(crate) struct Parked<A> {
     pub(crate) arrival: Arrival<A>,
@@ -103,12 +62,12 @@ pub(crate) struct Parked<A> {
 /// How often the age of the oldest blocked delivery is shown.
 const SHOW: Duration = Duration::from_secs(1);
 
-/// Keeps parked deliveries, and passes each on when its wait ends. Returns once `parked` is closed and empty and no delivery
-/// waits. The worker's drain closes it and ends the waits.
+/// Keeps parked deliveries. When the wait of one ends, `pass` passes it on, or returns it if a drain has closed the queue. Returns
+/// once `parked` is closed and empty and no delivery waits. The drain closes it and ends the waits.
 pub(crate) async fn run<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
     parked: Receiver<Parked<A>>,
-    queues: Arc<Arrivals<A>>,
+    pass: impl Fn(Arrival<A>) -> Option<Arrival<A>>,
 ) {
     let (mut waits, mut open) = (FuturesUnordered::new(), true);
     let (mut blocked, mut show) = (Blocked::new(&pipeline.metrics), interval(SHOW));
@@ -124,7 +83,7 @@ pub(crate) async fn run<S: Store, A: Acker>(
             },
             Some((ended, place)) = waits.next() => {
                 blocked.leave(place);
-                if let Some(closed) = ended.flatten().and_then(|arrival| queues.pass(arrival)) {
+                if let Some(closed) = ended.flatten().and_then(&pass) {
                     pipeline.release(closed.acker).await;
                 }
             }
@@ -139,5 +98,95 @@ impl<S: Store> Pipeline<S> {
         if let Err(closed) = parked.try_send(delivery) {
             self.release(closed.into_inner().arrival.acker).await;
         }
+    }
+}
+
+/// Counts the parked deliveries, and those of them that another delivery of their key blocks. If that one fails again and
+/// again, the oldest of them shows for how long.
+struct Blocked<'a> {
+    metrics: &'a ConsumerMetrics,
+    since: BTreeSet<(Instant, u64)>,
+    entered: u64,
+}
+
+/// When a blocked delivery was parked; `None` if nothing blocks it.
+type Place = Option<(Instant, u64)>;
+
+impl<'a> Blocked<'a> {
+    fn new(metrics: &'a ConsumerMetrics) -> Self {
+        Self { metrics, since: BTreeSet::new(), entered: 0 }
+    }
+
+    /// Adds a delivery.
+    fn enter(&mut self, until: &Wait) -> Place {
+        self.metrics.parked.increment(1);
+        if !matches!(until, Wait::Order | Wait::Key) {
+            return None;
+        }
+        self.metrics.blocked.increment(1);
+        self.entered += 1;
+        let place = (Instant::now(), self.entered);
+        self.since.insert(place);
+        Some(place)
+    }
+
+    /// Removes it.
+    fn leave(&mut self, place: Place) {
+        self.metrics.parked.decrement(1);
+        let Some(place) = place else { return };
+        self.metrics.blocked.decrement(1);
+        self.since.remove(&place);
+        if self.since.is_empty() {
+            self.show();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.since.is_empty()
+    }
+
+    /// Shows for how long the oldest one has been blocked.
+    fn show(&self) {
+        let oldest = self.since.first().map(|(since, _)| since.elapsed());
+        self.metrics.blocked_oldest.set(oldest.unwrap_or_default().as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn those_behind_another_one_are_counted_and_the_oldest_shows_for_how_long() {
+        let recorder = DebuggingRecorder::new();
+        let metrics = metrics::with_local_recorder(&recorder, || ConsumerMetrics::new("billing"));
+        let shown = || {
+            let gauges = recorder.snapshotter().snapshot().into_vec().into_iter().filter_map(|(key, _, _, value)| {
+                let DebugValue::Gauge(value) = value else { return None };
+                Some((key.key().name().to_owned(), value.into_inner()))
+            });
+            let gauges: BTreeMap<_, _> = gauges.collect();
+            ["idem_parked", "idem_blocked", "idem_blocked_oldest_seconds"].map(|name| gauges[name])
+        };
+        let mut blocked = Blocked::new(&metrics);
+        let refused = blocked.enter(&Wait::After(Duration::ZERO));
+        assert!(refused.is_none() && blocked.is_empty());
+        let first = blocked.enter(&Wait::Order);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        let second = blocked.enter(&Wait::Key);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        blocked.show();
+        assert_eq!(shown(), [3.0, 2.0, 6.0]);
+        blocked.leave(first);
+        blocked.show();
+        // Each look at the recorder has set its gauges to zero.
+        assert_eq!(shown(), [-1.0, -1.0, 1.0]);
+        blocked.leave(second);
+        blocked.leave(refused);
+        assert_eq!(shown(), [-2.0, -1.0, 0.0], "nothing is shown of what has left");
     }
 }

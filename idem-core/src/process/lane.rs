@@ -70,8 +70,9 @@ pub(crate) async fn store<S: Store, A: Acker>(
     while working.join_next().await.is_some() {}
 }
 
-/// Processes these deliveries, which count as in flight meanwhile. Panics in user code are caught elsewhere. After a panic
-/// here, the unsettled delivery is redelivered once the worker has ended.
+/// Processes these deliveries, one or a batch, which count as in flight meanwhile, and leaves `taken` empty. `permit`: that to
+/// store a batch beside the lanes. Panics in user code are caught elsewhere. After a panic here, the unsettled delivery is
+/// redelivered once the worker has ended.
 async fn deliver<S: Store, A: Acker>(
     pipeline: &Pipeline<S>,
     taken: &mut Vec<Arrival<A>>,
@@ -80,7 +81,15 @@ async fn deliver<S: Store, A: Acker>(
 ) {
     let number = taken.len() as f64;
     pipeline.metrics.in_flight.increment(number);
-    pipeline.defect.task("lane", pin!(pipeline.deliver_some(taken, permit, parked))).await;
+    let delivered = pin!(async {
+        if taken.len() > 1 || permit.is_some() {
+            // Boxed: it is large, and a worker without batches would carry it unused.
+            Box::pin(pipeline.deliver_all(std::mem::take(taken), permit, parked)).await;
+        } else if let Some(arrival) = taken.pop() {
+            pipeline.deliver(None, arrival, parked).await;
+        }
+    });
+    pipeline.defect.task("lane", delivered).await;
     pipeline.metrics.in_flight.decrement(number);
 }
 
@@ -125,23 +134,8 @@ struct Admitted<'a, S: Store> {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Processes the available deliveries, one or a batch, and leaves `batch` empty. Each is settled by its own result, parked at
-    /// once if it cannot run now, or left to the broker if it is lost. `permit`: that to store a batch beside the lanes.
-    pub(crate) async fn deliver_some<A: Acker>(
-        &self,
-        batch: &mut Vec<Arrival<A>>,
-        permit: Option<OwnedSemaphorePermit>,
-        parked: &Sender<Parked<A>>,
-    ) {
-        if batch.len() > 1 || permit.is_some() {
-            // Boxed: it is large, and a worker without batches would carry it unused.
-            Box::pin(self.deliver_all(std::mem::take(batch), permit, parked)).await;
-        } else if let Some(arrival) = batch.pop() {
-            self.deliver(None, arrival, parked).await;
-        }
-    }
-
-    /// Processes a batch: together those that can be, and then the others.
+    /// Processes a batch: together those that can be, and then the others. Each is settled by its own result, parked at once if it
+    /// cannot run now, or left to the broker if it is lost.
     async fn deliver_all<A: Acker>(
         &self,
         mut batch: Vec<Arrival<A>>,

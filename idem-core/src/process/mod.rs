@@ -22,13 +22,13 @@ use std::time::Duration;
 
 use async_channel::Sender;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::caught::dropped;
 use crate::park::{Arrival, Arrived, Carried, Parked};
 use crate::registry::NoJob;
 use crate::run::Failure;
-use crate::runtime::{Direct, Ended, Permit, Pipeline, Running, Wait, hold_wait};
+use crate::runtime::{Direct, Ended, InRow, Permit, Pipeline, Running, Wait, hold_wait};
 use crate::take_over::{Entry, Shared};
 use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
 
@@ -149,13 +149,8 @@ impl<S: Store> Pipeline<S> {
             None if stores_first => self.store(&Entry::due(work.identity.clone(), delivery)).await,
             // The fast path of a first delivery: one transaction from claim to commit.
             None => {
-                let beside = match beside {
-                    Some(beside) => beside,
-                    None => match self.direct().await {
-                        Some(beside) => beside,
-                        None => return Ended::Stopped,
-                    },
-                };
+                let beside = if beside.is_some() { beside } else { self.direct().await };
+                let Some(beside) = beside else { return Ended::Stopped };
                 let running = Running::new(Permit::Direct(beside));
                 let ended = running.during(&self.outage, pin!(self.run_one(&mut work, &running))).await;
                 // The drop of a message is user code.
@@ -179,7 +174,8 @@ impl<S: Store> Pipeline<S> {
             {
                 // The database has accepted it.
                 carried.refused = None;
-                Ended::Park(Wait::row(work.identity, outcome))
+                let row = InRow { identity: work.identity, outcome, span: Span::current() };
+                Ended::Park(Wait::Row(Box::new(row)))
             }
             ended => ended,
         }

@@ -8,11 +8,10 @@ use tokio_util::sync::CancellationToken;
 use crate::caught::dropped;
 use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Wait};
-use crate::store::{CommitResult, ErrorClass, Fate, StoreError, Ticket};
+use crate::store::{CommitResult, ErrorClass, Fate, StoreError, Ticket, UNBEGUN};
 use crate::{BoxError, DeliveryOrder, Reason, RetryPolicy, Store};
 
-use super::local::in_claim_order;
-use super::stage::Staged;
+use super::stage::{Staged, in_claim_order};
 use super::transaction::Round;
 use super::{Failure, Indices};
 
@@ -120,31 +119,14 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Returns the result of a run that ended without our COMMIT or ROLLBACK: `ran`, unless the handler had run COMMIT.
-    /// Then its claim stands, and the message would count as processed.
+    /// Then its claim stands, and the message would count as processed, as it does if the worker ends before that is known.
     pub(super) async fn cut_off(&self, ticket: Option<Ticket>, ran: Ended) -> Ended {
         let Some(ticket) = ticket else { return ran };
         // Boxed: it is seldom needed, and every delivery's future would contain it.
         match Box::pin(self.fate(&ticket)).await {
             Some(fate) => ended(fate, ticket, ran),
-            None => {
-                self.tell_of_unknown_end(&ticket);
-                Ended::Stopped
-            }
+            None => Ended::Stopped,
         }
-    }
-
-    /// Logs a transaction whose end the draining worker does not learn. It is asked for no more, so from now on only the
-    /// log tells that its handler may have run COMMIT. A message without a claim just runs again.
-    fn tell_of_unknown_end(&self, ticket: &Ticket) {
-        let Some((handler, key)) = &ticket.claim else { return };
-        tracing::warn!(
-            consumer = self.consumer,
-            handler = self.routes.get(*handler).map(|route| route.handler.facts().name),
-            %key,
-            transaction = ticket.number,
-            "a message was cut off, and the worker ends before the database has said how its transaction ended: if the handler had \
-             run COMMIT, the message counts as processed; otherwise it runs again"
-        );
     }
 
     /// Polls until the transaction has ended: until then its claim is locked, and no result of the message can be
@@ -223,17 +205,9 @@ impl<S: Store> Pipeline<S> {
                 Indices::new()
             }
             Ended::Failed(failure) if failure.next == Err(Reason::RolledBack) => blamed(indices, was_open),
-            // The database refuses a COMMIT where a message has a claim. All others may run again, and the message that is to
-            // blame is found out when it runs alone.
-            Ended::Failed(Failure { left_by: Some(ticket), .. }) => {
-                tracing::error!(
-                    transaction = ticket.number,
-                    "a handler ran COMMIT in a batch, and the database has not refused it: messages without a claim run again; all \
-                     others count as processed although their handlers may not have run, which happens only if the trigger \
-                     `refuse_commit` is disabled, or the handler has replaced SQLite's commit hook"
-                );
-                Indices::new()
-            }
+            // The database refuses a COMMIT where a message has a claim, unless somebody has disabled that. All others may run again,
+            // and the message that is to blame is found out when it runs alone.
+            Ended::Failed(Failure { left_by: Some(_), .. }) => Indices::new(),
             Ended::Failed(_) => blamed(indices, !returned),
             Ended::Broke(fault) => {
                 self.outage.report(&fault);
@@ -245,12 +219,18 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// Returns the result of a run by how its transaction has ended: `ran`, unless the handler itself had ended it.
-fn ended(fate: Fate, ticket: Ticket, ran: Ended) -> Ended {
+fn ended(fate: Fate, ticket: Ticket, mut ran: Ended) -> Ended {
     match fate {
         Fate::CommittedEarly => Ended::Failed(Failure::committed(Box::new(ticket))),
         Fate::CommitRefused => Ended::Failed(Failure::commit_refused()),
         Fate::Ended => Ended::of(CommitResult::RolledBack),
-        Fate::Unbegun => ran.unbegun(),
+        Fate::Unbegun => {
+            if let Ended::Failed(failure) = &mut ran {
+                // So its later statements had no transaction.
+                failure.error.extend(["; ", UNBEGUN]);
+            }
+            ran
+        }
         // It has ended.
         Fate::RolledBack | Fate::Running => ran,
     }

@@ -28,11 +28,6 @@ impl Failure {
         Self { attempts: 0, next, error: error.into(), left_by: None }
     }
 
-    /// The state of a message that has not failed: it is due now.
-    pub(crate) fn none() -> Self {
-        Self::new(Ok(Duration::ZERO), "")
-    }
-
     /// The state of a message that can never be passed to a handler.
     pub(crate) fn undeliverable(Undeliverable { reason, error }: Undeliverable) -> Self {
         Self::new(Err(reason), error)

@@ -5,22 +5,20 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | this one | messages that can run, and their division into slices that run together |
-//! | `transaction` | one transaction of a slice: claims or starts, the calls of handlers within their timeouts, commit |
-//! | `stage`, `local` | the messages that a handler has staged, and those of them that are for other handlers |
+//! | this one | messages that can run, and the division of many into slices that run together |
+//! | `transaction` | the run of one; one transaction of any slice: claims or starts, the calls of handlers in time, commit |
+//! | `stage` | the messages that a handler has staged, and those of them that are for other handlers |
 //! | `end` | ends a transaction, and decides what follows: for one message, and for a slice |
 //! | `failure` | what has failed, and what becomes of its message |
 
 mod end;
 mod failure;
-mod local;
 mod stage;
 mod transaction;
 
-use std::slice;
 use std::time::Duration;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::caught::dropped;
@@ -28,7 +26,7 @@ use crate::registry::Job;
 use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Running, Wait};
 use crate::store::{Identity, Row, StoreError};
-use crate::take_over::Taken;
+use crate::take_over::Classified;
 use crate::{Delivery, Store};
 
 use transaction::Round;
@@ -39,7 +37,7 @@ pub(crate) use failure::Failure;
 type Indices = SmallVec<[usize; 1]>;
 
 /// What works are by their claims or their rows.
-type Found = SmallVec<[Taken; 1]>;
+type Found = SmallVec<[Classified; 1]>;
 
 /// A message that can run: its handler and its key are known. All that run together are deliveries, or all are rows.
 pub(crate) struct Work<'a, S: Store> {
@@ -75,26 +73,6 @@ impl<'a, S: Store> Work<'a, S> {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Runs one work, again if it has lost a race, and returns what became of it. It is charged for its failure. Nothing but the
-    /// effects of its handler is written: whoever has the message records the failure.
-    pub(crate) async fn run_one(&self, work: &mut Work<'_, S>, running: &Running) -> Ended {
-        let (route, attempts) = (work.route, work.row.map_or(0, |row| row.attempts));
-        let works = slice::from_mut(work);
-        for rounds in 0.. {
-            if let Some(round) = self.unready(works, running) {
-                return round.ended;
-            }
-            let ended = match self.transaction(works, running).await {
-                Ok(round) => round.ended,
-                Err(fault) => return self.outage.hold_for(fault),
-            };
-            if let Some(ended) = self.conclude(route, ended, attempts, rounds) {
-                return ended;
-            }
-        }
-        Ended::Stopped
-    }
-
     /// Runs works that were collected from so many messages, and are sorted by handler and key. Returns what became of each
     /// message, in the order of their arrival: `Again` for those that have to run alone, as all do that are not among the works,
     /// and one that is the only work. None is charged for a failure.
@@ -150,8 +128,8 @@ impl<S: Store> Pipeline<S> {
             match round {
                 Ok(Round { ended: Ended::Done(_), found, .. }) => {
                     self.throttle.grow();
-                    for (work, taken) in works.iter().zip(found) {
-                        all[work.at] = taken.ended(&work.route.meters);
+                    for (work, found) in works.iter().zip(found) {
+                        all[work.at] = found.ended(&work.route.meters);
                     }
                 }
                 Ok(round) => match self.blame(round) {
@@ -179,18 +157,6 @@ impl<S: Store> Pipeline<S> {
             // The drop of a message is user code.
             slice.works.into_iter().for_each(|work| dropped("a message", work));
         }
-    }
-
-    /// Decodes the messages that an earlier transaction has taken, before the next one is open. Returns what ends the slice if one
-    /// of them cannot run.
-    fn unready(&self, works: &mut [Work<'_, S>], running: &Running) -> Option<Round> {
-        for (index, work) in works.iter_mut().enumerate().filter(|(_, work)| work.job.is_none()) {
-            let Some(_user_code) = running.user_code() else { return Some(Ended::Park(Wait::Free).into()) };
-            if let Err(why) = self.decode_again(work) {
-                return Some(Round::at(why.into(), smallvec![index]));
-            }
-        }
-        None
     }
 }
 

@@ -224,7 +224,14 @@ impl<S: Store> Pipeline<S> {
             Err(_) => format!("it took longer than {limit:?}; `.prepare_timeout(..)` sets the limit").into(),
         };
         let (tries, wait) = turn.failed();
-        warn_of_unprepared(delivery, tries, &crate::error::text(error.as_ref()));
+        tracing::warn!(
+            source = delivery.source(),
+            message_id = delivery.message_id(),
+            position = delivery.position(),
+            tries,
+            error = crate::error::text(error.as_ref()),
+            "the codec cannot fetch the data it needs to decode a message; the message is held and retried"
+        );
         Ok(wait)
     }
 
@@ -256,18 +263,6 @@ impl<S: Store> Pipeline<S> {
         self.routes.meters(row.identity.handler).held.increment(1);
         self.preparations.turn(row.identity.handler)
     }
-}
-
-/// Logs a message whose codec could not prepare.
-fn warn_of_unprepared(delivery: &Delivery, tries: usize, error: &str) {
-    tracing::warn!(
-        source = delivery.source(),
-        message_id = delivery.message_id(),
-        position = delivery.position(),
-        tries,
-        error,
-        "the codec cannot fetch the data it needs to decode a message; the message is held and retried"
-    );
 }
 
 #[cfg(test)]

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use crate::registry::NoJob;
 use crate::run::Failure;
-use crate::store::{CommitResult, Identity, StoreError, UNBEGUN};
+use crate::store::{CommitResult, Identity, StoreError};
 use crate::{BoxError, Outcome, Reason};
 
 /// What became of one message in one try, be it a delivery or an inbox row. All steps between decode and the settlement of a
@@ -95,14 +94,6 @@ impl Ended {
         }
     }
 
-    /// Adds to the error of a handler why its later statements had no transaction.
-    pub(crate) fn unbegun(mut self) -> Self {
-        if let Self::Failed(failure) = &mut self {
-            failure.error.extend(["; ", UNBEGUN]);
-        }
-        self
-    }
-
     /// Returns what became of another message that ran in the same transaction, or whose copy this one is.
     pub(crate) fn of_another(&self) -> Self {
         match self {
@@ -122,23 +113,6 @@ impl Ended {
             Self::Done(outcome) => Some(outcome),
             Self::Park(Wait::Row(row)) => Some(&row.outcome),
             _ => None,
-        }
-    }
-}
-
-impl Wait {
-    /// A message in the inbox, in the current span.
-    pub(crate) fn row(identity: Identity, outcome: Outcome) -> Self {
-        Self::Row(Box::new(InRow { identity, outcome, span: Span::current() }))
-    }
-}
-
-impl From<NoJob> for Ended {
-    /// Returns what becomes of a message that cannot be decoded.
-    fn from(why: NoJob) -> Self {
-        match why {
-            NoJob::Undeliverable(undeliverable) => Self::Failed(Failure::undeliverable(undeliverable)),
-            NoJob::Unprepared => Self::Park(Wait::Codec),
         }
     }
 }

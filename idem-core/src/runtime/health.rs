@@ -179,12 +179,7 @@ impl Health {
     }
 
     pub(crate) fn progress(&self) {
-        self.progress_at(Instant::now());
-    }
-
-    /// As [`progress`](Self::progress), at a time that is known already.
-    pub(crate) fn progress_at(&self, now: Instant) {
-        self.0.iter().for_each(|state| *state.progress.lock() = now);
+        self.0.iter().for_each(|state| *state.progress.lock() = Instant::now());
     }
 }
 

@@ -18,18 +18,15 @@ static PROCESS: LazyLock<IsolationLock> = LazyLock::new(IsolationLock::new);
 // Two locks, both of which prefer those that want them exclusively. Work holds one of them, shared, and never waits for
 // the other; an orphaned row takes that of the rows first. So nothing waits in a circle.
 #[derive(Debug, Clone)]
-pub struct IsolationLock(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
+pub struct IsolationLock {
     /// Shared by runs from the inbox.
     rows: Arc<RwLock<()>>,
     /// Shared by direct deliveries and external calls.
     direct: Arc<RwLock<()>>,
     /// How often an orphaned row has had exclusive use of the process.
-    exclusive: AtomicUsize,
+    exclusive: Arc<AtomicUsize>,
     /// How long orphaned rows may wait.
-    patience: Mutex<Patience>,
+    patience: Arc<Mutex<Patience>>,
 }
 
 /// Held by a direct delivery, or by an external call.
@@ -49,12 +46,7 @@ impl IsolationLock {
     /// Creates a separate lock, for a worker that simulates a separate process.
     #[allow(clippy::new_without_default, reason = "the default lock is that of the process, not a new one")]
     pub fn new() -> Self {
-        Self(Arc::new(Inner {
-            rows: Arc::default(),
-            direct: Arc::default(),
-            exclusive: AtomicUsize::new(0),
-            patience: Mutex::default(),
-        }))
+        Self { rows: Arc::default(), direct: Arc::default(), exclusive: Arc::default(), patience: Arc::default() }
     }
 
     /// Returns the lock of this process.
@@ -64,69 +56,69 @@ impl IsolationLock {
 
     /// Returns how often an orphaned row has had exclusive use of the process.
     pub fn times_exclusive(&self) -> usize {
-        self.0.exclusive.load(Relaxed)
+        self.exclusive.load(Relaxed)
     }
 
     /// Waits until a direct delivery or an external call may run: while an orphaned row has, or waits for, exclusive use of the
     /// process, none may.
     pub(crate) async fn direct(&self) -> Direct {
         // Each delivery comes here, and almost never waits.
-        match self.0.direct.clone().try_read_owned() {
+        match self.direct.clone().try_read_owned() {
             Ok(free) => free,
-            Err(_) => self.0.direct.clone().read_owned().await,
+            Err(_) => self.direct.clone().read_owned().await,
         }
     }
 
     /// Waits until rows of the inbox may run: while an orphaned row runs or waits to run, none may.
     pub(crate) async fn inbox(&self) -> InboxPermit {
-        Arc::new(self.0.rows.clone().read_owned().await)
+        Arc::new(self.rows.clone().read_owned().await)
     }
 
     /// Returns whether an orphaned row waits, or runs, beside which no other row may run.
     pub fn keeps_out_rows(&self) -> bool {
-        self.0.rows.try_read().is_err()
+        self.rows.try_read().is_err()
     }
 
     /// Returns whether an orphaned row waits, or runs, beside which no direct delivery may run.
     pub fn keeps_out_direct(&self) -> bool {
-        self.0.direct.try_read().is_err()
+        self.direct.try_read().is_err()
     }
 
     /// Waits until all work that must not run beside an orphaned row of this kind has ended; none of it starts meanwhile.
     /// Cancel safe.
     pub(crate) async fn isolate(&self, kind: RowKind) -> Isolated {
-        let rows = self.0.rows.clone().write_owned().await;
+        let rows = self.rows.clone().write_owned().await;
         if kind != RowKind::Alone {
             return Isolated { _rows: rows, _direct: None };
         }
-        let direct = self.0.direct.clone().write_owned().await;
-        self.0.exclusive.fetch_add(1, Relaxed);
+        let direct = self.direct.clone().write_owned().await;
+        self.exclusive.fetch_add(1, Relaxed);
         Isolated { _rows: rows, _direct: Some(direct) }
     }
 
     /// Returns whether orphaned rows have kept out other work for so long that it comes first, if there is any that one of
     /// them would keep out again: some rows are `due`, or it runs.
     pub(crate) fn is_early(&self, kind: RowKind, due: bool) -> bool {
-        let (rows, direct) = (&self.0.rows, &self.0.direct);
+        let (rows, direct) = (&self.rows, &self.direct);
         let runs = || rows.try_write().is_err() || kind == RowKind::Alone && direct.try_write().is_err();
-        self.0.patience.lock().is_open(Instant::now()) && (due || runs())
+        self.patience.lock().is_open(Instant::now()) && (due || runs())
     }
 
     /// Returns how long an orphaned row may wait for its isolation; at least for `least`.
     pub(crate) fn limit(&self, least: Duration) -> Duration {
-        self.0.patience.lock().limit(least)
+        self.patience.lock().limit(least)
     }
 
     /// Records that an orphaned row has waited in vain since `began`.
     pub(crate) fn gave_up(&self, began: Instant) {
         let now = Instant::now();
-        self.0.patience.lock().gave_up(now - began, now);
+        self.patience.lock().gave_up(now - began, now);
     }
 
     /// Records that orphaned rows have run, for which other work was kept out since `began`, and quiet since `quiet`.
     pub(crate) fn ran(&self, began: Instant, quiet: Instant, least: Duration) {
         let now = Instant::now();
-        self.0.patience.lock().ran(quiet - began, now - began, least, now);
+        self.patience.lock().ran(quiet - began, now - began, least, now);
     }
 }
 

@@ -46,11 +46,6 @@ impl KeyQueue {
         };
         KeyTicket { queue: self.0.clone(), key, turn }
     }
-
-    /// Returns whether this is a place in the queue of this key.
-    fn is_of(&self, place: &KeyTicket, key: impl Hash) -> bool {
-        place.key == self.0.hash.hash_one(key)
-    }
 }
 
 /// A place in the queue of a key. Dropping it advances the queue.
@@ -104,7 +99,7 @@ impl KeyTickets {
     pub(crate) fn take<K: Hash + Copy>(&mut self, queue: &KeyQueue, keys: impl IntoIterator<Item = K>) -> bool {
         let mut held = std::mem::take(&mut self.0);
         for key in keys {
-            let place = match held.iter().position(|place| queue.is_of(place, key)) {
+            let place = match held.iter().position(|place| place.key == queue.0.hash.hash_one(key)) {
                 Some(at) => held.swap_remove(at),
                 None => queue.place(key),
             };

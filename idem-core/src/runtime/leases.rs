@@ -70,12 +70,9 @@ impl<S: Store> Pipeline<S> {
 
     /// Extends leases. An error is only logged: a lost lease is detected when the row starts to run.
     async fn extended_rows(&self, token: Uuid, ids: &[i64]) {
-        match self.store.extend(token, ids, self.settings.lease).await {
-            Ok(()) => {}
-            Err(fault) => {
-                self.outage.report(&fault);
-                tracing::debug!(error = %fault, "the leases of rows that wait were not extended");
-            }
+        if let Err(fault) = self.store.extend(token, ids, self.settings.lease).await {
+            self.outage.report(&fault);
+            tracing::debug!(error = %fault, "the leases of rows that wait were not extended");
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::store::StoreError;
 use crate::{BoxError, Store};
 
 use super::health::Health;
-use super::persist::{Damped, Rate, short};
+use super::persist::{Rate, growing_waits, short};
 
 /// The availability of the database. While it is unavailable, no delivery is taken from the broker and those already
 /// received are parked.
@@ -50,6 +50,12 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// The minimum interval between two log lines about lost connections.
 const TELL: Duration = Duration::from_secs(10);
 
+/// The longest delay before work goes on with a database that has answered and refused it.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// How long a database has to work before these delays start again from the shortest.
+const QUIET: Duration = Duration::from_secs(60);
+
 /// The minimum interval between two pings because claims are held up.
 const ASK: Duration = Duration::from_secs(1);
 
@@ -79,14 +85,7 @@ impl Outage {
                 }
                 self.doubt.notify_one();
             }
-            StoreError::Unavailable(error) => {
-                let before = self.change(|state| state.database = Database::Refuses);
-                let error = crate::error::text(error.as_ref());
-                match before.is_up() {
-                    true => tracing::warn!(error, "the database cannot be used; consumption pauses"),
-                    false => tracing::debug!(error, "the database still cannot be used"),
-                }
-            }
+            StoreError::Unavailable(error) => self.begins(Database::Refuses, &crate::error::text(error.as_ref())),
         }
     }
 
@@ -121,33 +120,43 @@ impl Outage {
     /// If it had answered and refused its work, an answer to a ping proves nothing: it may have room for a small row but not for
     /// a message. So work goes on after a delay, and waits longer if it is refused again soon.
     pub(crate) async fn watch<S: Store>(&self, store: &S) {
-        let mut damped = Damped::default();
+        let delays = || growing_waits(Duration::from_millis(100), LONGEST);
+        let (mut waits, mut ended) = (delays(), Instant::now());
         loop {
             tokio::select! {
                 () = self.began() => {}
                 () = self.doubt.notified() => match within(ANSWER, store.ping()).await {
                     Ok(()) => continue,
-                    Err(error) => self.goes_away(&error),
+                    Err(error) => self.begins(Database::Away, &error),
                 },
             }
-            answers(store).await;
+            let mut pings = short();
+            while let Err(fault) = store.ping().await {
+                tracing::debug!(error = crate::error::text(&fault), "the database is still away");
+                tokio::time::sleep(pings.next().unwrap_or_default()).await;
+            }
             if self.state.borrow().database == Database::Refuses {
-                tokio::time::sleep(damped.wait()).await;
+                if ended.elapsed() >= QUIET {
+                    waits = delays();
+                }
+                tokio::time::sleep(waits.next().unwrap_or(LONGEST)).await;
+                ended = Instant::now();
             }
             self.change(|state| state.database = Database::Up);
             tracing::info!("the database can be used again; consumption goes on");
         }
     }
 
-    /// Begins an outage, unless there is one.
-    fn goes_away(&self, error: &str) {
+    /// Begins an outage, unless there is one. One that has answered and refused its work does so until it can be used.
+    fn begins(&self, outage: Database, error: &str) {
         let before = self.change(|state| {
-            if state.is_up() {
-                state.database = Database::Away;
+            if state.is_up() || outage == Database::Refuses {
+                state.database = outage;
             }
         });
-        if before.is_up() {
-            tracing::warn!(error, "the database cannot be used; consumption pauses");
+        match before.is_up() {
+            true => tracing::warn!(error, "the database cannot be used; consumption pauses"),
+            false => tracing::debug!(error, "the database still cannot be used"),
         }
     }
 
@@ -207,13 +216,4 @@ pub(crate) async fn within<T, E: Into<BoxError>>(
         let error: BoxError = error.into();
         crate::error::text(error.as_ref())
     })
-}
-
-/// Waits until the database answers.
-async fn answers<S: Store>(store: &S) {
-    let mut waits = short();
-    while let Err(fault) = store.ping().await {
-        tracing::debug!(error = crate::error::text(&fault), "the database is still away");
-        tokio::time::sleep(waits.next().unwrap_or_default()).await;
-    }
 }

@@ -3,10 +3,10 @@
 use std::slice;
 use std::time::Duration;
 
-use crate::routes::Route;
+use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline, Wait};
-use crate::store::{ClaimState, Identity, NewRow, StoreError, Ticket};
-use crate::{Delivery, Outcome, Reason, Store, telemetry};
+use crate::store::{ClaimState, NewRow, StoreError, Ticket};
+use crate::{Outcome, Reason, Store, telemetry};
 
 use super::{Classified, Entry, Shared, Taken};
 
@@ -22,25 +22,6 @@ impl<S: Store> Pipeline<S> {
             return self.store_committed(entry, left_by).await;
         }
         self.store_many(slice::from_ref(entry)).await.pop().unwrap_or(Ended::Lost)
-    }
-
-    /// Ends the transaction of a first delivery that is not new, in which nothing was written, and returns its outcome. A copy of a
-    /// processed message is known by the answer to its claim. All others are taken over by another transaction: their claims have
-    /// to be locked, or they need a row.
-    pub(crate) async fn answer(
-        &self,
-        txn: S::Txn,
-        route: &Route<S>,
-        (identity, delivery): (&Identity, &Delivery),
-        found: &Taken,
-    ) -> Ended {
-        if let Err(fault) = self.store.rollback(txn).await {
-            return self.outage.hold_for(fault);
-        }
-        match found.classified {
-            Classified::Duplicate(Some(_)) => found.ended(&route.meters),
-            _ => self.store(&Entry::due(identity.clone(), delivery)).await,
-        }
     }
 
     /// Takes one delivery over for each of several handlers, in one transaction: then each row runs independently.
@@ -175,21 +156,14 @@ impl<S: Store> Pipeline<S> {
     /// Returns the outcome of a message that was taken over, and logs the failure that was written or that could not be.
     fn logged(&self, entry: &Entry<'_>, taken: &Taken) -> Outcome {
         let _entered = entry.span.enter();
-        let failure = &entry.failure;
-        let outcome = match &taken.classified {
-            // A message that is already dead keeps its reason.
-            Classified::TooOld(_) if failure.next.is_err() => None,
-            classified => classified.outcome(self.routes.meters(entry.identity.handler)),
+        let Taken { classified, row } = taken;
+        let outcome = match entry.written(classified) {
+            Some((attempts, next, error)) => Failure { attempts, ..Failure::new(next, error) }.logged(*row),
+            None => classified.duplicate(self.routes.meters(entry.identity.handler)),
         };
-        let Some(outcome) = outcome else { return failure.logged(taken.row) };
-        match &taken.classified {
-            Classified::TooOld(error) => telemetry::tell(taken.row, failure.attempts, Err(Reason::TooOld), error),
-            Classified::Conflict(error) => telemetry::tell(taken.row, 0, Err(Reason::Conflict), error),
-            Classified::New | Classified::Duplicate(_) | Classified::Gone => {}
-        }
-        let is_known = matches!(outcome, Outcome::Duplicate | Outcome::Dead { reason: Reason::Conflict });
-        if is_known && failure.attempts > 0 {
-            let (outcome, error) = (outcome.as_str(), failure.error.as_str());
+        let is_known = matches!(classified, Classified::Duplicate(_) | Classified::Conflict(_));
+        if is_known && entry.failure.attempts > 0 {
+            let (outcome, error) = (outcome.as_str(), entry.failure.error.as_str());
             tracing::warn!(
                 outcome,
                 key = %entry.identity.key,

@@ -181,8 +181,7 @@ async fn release_calls<S: Store>(pipeline: &Pipeline<S>) {
         let left = match pipeline.store.release_calls(&handlers).await {
             Ok(left) => left,
             Err(fault) => {
-                tracing::debug!(consumer, error = %fault, "messages of another version were not looked at; it is retried later");
-                return;
+                return tracing::debug!(consumer, error = %fault, "messages of another version were not looked at; retried later");
             }
         };
         if left.released > 0 {

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use async_channel::{Sender, TrySendError};
 use backon::ExponentialBackoff;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{chain, text};
-use crate::park::{Arrivals, Arrived, Carried};
-use crate::runtime::{Health, Pipeline, growing_waits};
+use crate::park::{Arrival, Arrived, Carried, Parked};
+use crate::runtime::{Health, Pipeline, Wait, growing_waits};
 use crate::{DeliveryOrder, Error, Source, Store, SubscribeOptions};
 
 /// How long closing a subscription may take before it is left to the broker.
@@ -17,12 +18,13 @@ pub(super) const CLOSE: Duration = Duration::from_secs(5);
 /// Passes deliveries to the lanes until the worker drains. If the source fails, it is reopened, with unlimited retries:
 /// a lost broker never ends a worker, it only makes it unready. If the database is unavailable for long, or consumption
 /// is paused for long, the source is closed until that is over, so that no deliveries are held meanwhile.
-pub(crate) async fn run<S: Store, Src: Source>(
+pub(super) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     options: &SubscribeOptions,
     to: &Arrivals<Src::Acker>,
 ) {
+    let delays = || growing_waits(Duration::from_millis(100), LONGEST);
     let mut waits = delays();
     loop {
         let (limit, began) = (source.unsettled_limit(), Instant::now());
@@ -69,6 +71,45 @@ pub(crate) async fn run<S: Store, Src: Source>(
     }
 }
 
+/// The queues for deliveries.
+pub(super) struct Arrivals<A> {
+    /// Deliveries that can run.
+    pub(super) lanes: Sender<Arrival<A>>,
+    /// Deliveries that cannot run now: those that were received wait for their turn.
+    pub(super) parked: Sender<Parked<A>>,
+    /// Redelivered messages, which must not wait for a free lane: a broker with a delivery limit would drop such a
+    /// message if this process ended often enough before that.
+    pub(super) to_store: Sender<Arrival<A>>,
+}
+
+impl<A> Arrivals<A> {
+    /// Closes all queues. Items already in them are still taken.
+    pub(super) fn close(&self) {
+        self.lanes.close();
+        self.parked.close();
+        self.to_store.close();
+    }
+
+    /// Passes on a delivery that was received.
+    pub(super) fn push(&self, arrival: Arrival<A>) {
+        let must_wait = arrival.carried.order.as_ref().is_some_and(|place| !place.is_first());
+        // What a drain has closed takes no more: the close of the source gives it back.
+        if must_wait {
+            // Also one that was redelivered: sources refuse queues with a delivery limit, so nothing drops it while it waits.
+            drop(self.parked.try_send(Parked { arrival, until: Wait::Order }));
+        } else {
+            drop(self.pass(arrival));
+        }
+    }
+
+    /// Passes on a delivery that can run. Returns it if a drain has closed the queue.
+    pub(super) fn pass(&self, arrival: Arrival<A>) -> Option<Arrival<A>> {
+        let stores_first = arrival.delivery.ordering_key.is_none() && arrival.delivery.redelivered();
+        let queue = if stores_first { &self.to_store } else { &self.lanes };
+        queue.try_send(arrival).err().map(TrySendError::into_inner)
+    }
+}
+
 /// Takes deliveries until the source fails. Takes none while the database is unavailable, consumption is paused, or the
 /// outbox is full.
 async fn forward<S: Store, Src: Source>(
@@ -100,10 +141,6 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// A source that fails sooner than this has not recovered, and the delays before it is reopened go on growing.
 const RECOVERED: Duration = Duration::from_secs(1);
-
-fn delays() -> ExponentialBackoff {
-    growing_waits(Duration::from_millis(100), LONGEST)
-}
 
 /// Reopens the source, with unlimited retries. A source that refuses although its broker answers is an error in the log
 /// and in `health`. As cancel safe as [`Source::subscribe`].

@@ -94,7 +94,7 @@ macro_rules! pipeline_suite {
         $crate::__calls_that_fail!($crate::Mode::<$world>::single());
         $crate::__suite! { $crate::Mode::<$world>::single();
             // duplicates
-            a_duplicate_of_a_processed_message_needs_no_second_look
+            a_duplicate_needs_no_second_look
             // external calls
             a_call_keeps_the_order
             calls_are_limited

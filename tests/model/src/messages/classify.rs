@@ -9,8 +9,8 @@ use super::state::State;
 use super::steps::Steps;
 use super::task::{Stage, Work};
 
-/// There is a claim. Equal fingerprints: a duplicate. Otherwise a conflict, whose row is written while the claim is
-/// locked, so that it cannot go away meanwhile.
+/// There is a claim. Equal fingerprints: a duplicate, whether the claim has a date or not, and nothing is written. Otherwise a
+/// conflict, whose row is written while the claim is locked, so that it cannot go away meanwhile.
 pub(super) fn existing(steps: &mut Steps<'_>, slot: Slot, message: u8, claim: Claim) {
     // In an order, an undated claim is no duplicate: its message comes first.
     let waits = steps.world.ordered && claim.date.is_none() && !steps.world.has(Defect::UndatedClaimEndsItsTurn);
