@@ -71,7 +71,7 @@ async fn all_harms<B: Broker>(mut server: Instance) -> String {
     drop(world.store().await);
     let address = server.url().to_owned();
     let setting = Setting {
-        broker: B::NAME,
+        broker: B::NAME.to_owned(),
         address: address.clone(),
         name: fresh("idem-outage"),
         database: world.stage.url().to_owned(),
