@@ -38,7 +38,7 @@ pub(crate) async fn of<B: Broker>(scene: &mut Scene<'_, B>, took: Duration) -> R
     check_disruptions(scene, &mut must);
     check_killers(plan, processes, must);
     let agrees = if astray == 0 && due == balance { "agrees" } else { "DISAGREES" };
-    wrong.extend(verdict.wrong.iter().map(|(kind, text)| format!("{kind}: {text}")));
+    wrong.extend(verdict.wrong);
     let dead: Vec<String> = verdict.dead.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let unwritten = match verdict.unwritten {
         0 => String::new(),
