@@ -14,9 +14,12 @@ mod operator;
 mod plan;
 pub(crate) mod provider;
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 use fastrand::Rng;
 use idem_brokers::{Broker, Nats};
+use idem_test::provider::Provider;
 use sqlx::Row;
 use tokio::task::JoinSet;
 
@@ -28,7 +31,7 @@ use crate::mode::{Load, Mode};
 use crate::plan::{Plan, number};
 use crate::processes::Processes;
 use crate::servers::Servers;
-use crate::tables::{Tables, unsigned};
+use crate::tables::{Progress, Tables, unsigned};
 use crate::worker::{NAME, Role};
 
 /// How often a worker is killed by default.
@@ -51,21 +54,22 @@ pub(crate) async fn run(load: &Load, mode: Mode, seed: u64) -> Result<()> {
     let mut rng = Rng::with_seed(seed);
     let kills = load.kills.unwrap_or(KILLS);
     let load = Load { kills: Some(kills), ..load.clone() };
-    let plan = plan::Plan::new(load.messages, &mut rng);
-    let (outcome, charged) = once(Role::Call, (&load, mode), &plan, &mut servers, &mut rng).await?;
-    println!("external calls: {charged:?} of {} held; {outcome:?}", plan.held.len());
+    let requests = plan::requests(load.messages, &mut rng);
+    let (outcome, charged) = once(Role::Call, (&load, mode), &requests, &mut servers, &mut rng).await?;
+    let (_, held) = requests;
+    println!("external calls: {charged:?} of {} held; {outcome:?}", held.len());
     let few = Load { messages: (load.messages / 10).max(100), kills: Some(kills.div_ceil(5)), ..load.clone() };
-    let small = plan::Plan::new(few.messages, &mut rng);
-    let (naive, doubled) = once(Role::Naive, (&few, mode), &small, &mut servers, &mut rng).await?;
+    let requests = plan::requests(few.messages, &mut rng);
+    let (naive, doubled) = once(Role::Naive, (&few, mode), &requests, &mut servers, &mut rng).await?;
     println!("naive handler:  {doubled:?}; {naive:?}");
-    judge(load.messages, &plan.held, &outcome, charged, doubled)
+    judge(load.messages, &held, &outcome, charged, doubled)
 }
 
 /// Runs workers until each message is paid for or dead, and kills them meanwhile.
 async fn once(
     role: Role,
     (load, mode): (&Load, Mode),
-    requests: &plan::Plan,
+    (provider, held): &(Provider, BTreeSet<u64>),
     servers: &mut Servers,
     rng: &mut Rng,
 ) -> Result<(Outcome, Charged)> {
@@ -75,13 +79,12 @@ async fn once(
     tables.rows("CREATE TABLE demo.payments (message bigint NOT NULL, charge text NOT NULL)", &[]).await?;
     let broker = Nats::connect(servers.broker(), NAME).await?;
     broker.create().await?;
-    let provider = requests.provider();
     let address = provider::serve(provider.clone()).await?;
     let directory = directory(&format!("external {}", role.name()));
     let mut processes = Processes::new::<Nats>(role, mode, &directory, servers)?;
     processes.give(&["--provider", &address.to_string()]);
     let mut operator = JoinSet::new();
-    operator.spawn(operator::work(servers.database().to_owned(), requests.held.clone()));
+    operator.spawn(operator::work(servers.database().to_owned(), held.clone()));
     let mut scene = Scene {
         disruptions: Disruptions::new(load.kills.unwrap_or(KILLS), &[], load.messages, rng),
         plan: &plan,
@@ -103,22 +106,20 @@ async fn once(
     if !wrong.is_empty() {
         bail!("not all is as it must be:\n{}", wrong.join("\n"));
     }
-    Ok((outcome(&mut scene.tables).await?, Charged::new(&provider, load.messages)))
+    Ok((outcome(&mut scene.tables).await?, Charged::new(provider, load.messages)))
 }
 
 /// Returns what became of the messages.
 async fn outcome(tables: &mut Tables) -> Result<Outcome> {
-    let paid = "SELECT count(DISTINCT message), count(*) - count(DISTINCT message),
-            (SELECT count(*) FROM idem_demo.inbox_messages WHERE state <> 'dead' OR reason <> 'unresolved')
-        FROM demo.payments";
+    let Progress { done: paid, waiting: others, .. } = tables.progress(CALLED).await?;
     let unresolved = "SELECT convert_from(key, 'UTF8') FROM idem_demo.inbox_messages
         WHERE state = 'dead' AND reason = 'unresolved'";
     let keys = tables.rows(unresolved, &[]).await?;
-    let row = tables.row(paid, &[]).await?;
+    let twice = tables.row("SELECT count(*) - count(DISTINCT message) FROM demo.payments", &[]).await?;
     Ok(Outcome {
-        paid: unsigned(&row, 0),
-        paid_twice: unsigned(&row, 1),
+        paid,
+        paid_twice: unsigned(&twice, 0),
         unresolved: keys.iter().filter_map(|row| number(row.get(0))).collect(),
-        others: unsigned(&row, 2),
+        others,
     })
 }
