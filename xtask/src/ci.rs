@@ -56,7 +56,7 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     idem_services::tools()?;
     thread::scope(|scope| {
         // The servers' packages come from the network, while the compiler has work.
-        let installed = scope.spawn(|| idem_services::prepare().and_then(|()| idem_services::pooler()));
+        let installed = scope.spawn(idem_services::prepare);
         let linted = lint();
         installed.join().map_err(|_| anyhow!("the installation of the servers panicked"))??;
         linted

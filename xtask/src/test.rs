@@ -44,7 +44,6 @@ pub(crate) fn test(options: &Options) -> Result<()> {
 /// As [`test()`]. These checks run beside the tests that wait.
 pub(crate) fn test_beside(options: &Options, checks: impl FnOnce() -> Result<()>) -> Result<()> {
     idem_services::prepare()?;
-    idem_services::pooler()?;
     let servers = Up::new()?;
     let mut env = servers.env.clone();
     if env::var_os(THREADS).is_none() {

@@ -35,4 +35,4 @@ pub use postgres::Postgres;
 pub use rabbitmq::RabbitMq;
 pub use secure::Secure;
 pub use shared::{Status, down, exports, prepare, status, up};
-pub use tools::{pooler, program, tools};
+pub use tools::{program, tools};

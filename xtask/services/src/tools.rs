@@ -1,5 +1,4 @@
-//! Programs other than the servers: the build tools for clients written in C (librdkafka, with TLS by OpenSSL), and
-//! pgbouncer.
+//! Programs other than the servers, such as the build tools for clients written in C (librdkafka, with TLS by OpenSSL).
 
 use std::process::{Command, Stdio};
 
@@ -33,16 +32,7 @@ pub fn tools() -> Result<()> {
     apt::add(PACKAGES)
 }
 
-/// Looks for pgbouncer, which a suite starts by itself, and installs it as root on Debian or Ubuntu. Elsewhere it is
-/// not installed, and the suite reports that it was skipped.
-///
-/// # Errors
-/// It cannot be installed although packages can.
-pub fn pooler() -> Result<()> {
-    program("pgbouncer")
-}
-
-/// Looks for a program, and installs the package of this name as root on Debian or Ubuntu.
+/// Looks for a program, and installs the package of this name as root on Debian or Ubuntu. Elsewhere it is not installed.
 ///
 /// # Errors
 /// It cannot be installed although packages can.

@@ -74,7 +74,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         eprintln!("\npart {part} of the mutants: {} of them", mutants.len());
     }
     idem_services::prepare()?;
-    idem_services::pooler()?;
     let servers = Up::new()?;
     let workshop = Workshop::new(servers.env.clone())?;
     let (mut spent, mut verdicts) = (Duration::ZERO, Vec::new());
