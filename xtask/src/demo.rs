@@ -3,26 +3,15 @@
 use std::thread;
 
 use anyhow::{Result, anyhow};
-use clap::Args;
 
 use crate::cargo::{cargo, run, run_built};
 
-#[derive(Args)]
-pub(crate) struct Options {
-    /// `--all [--small] [--only LINE] [--seed N]`, or `rabbitmq|nats|kafka [--inbox] [--batch N] [--whole]
-    /// [--messages N] [--duplicates PERCENT] [--kills N] [--workers N] [--seed N]`. With `--relay` behind a broker, or
-    /// alone for all of them, the relays of an outbox are killed instead. `external [--messages N] [--kills N] [--seed N]`
-    /// pays at a provider.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    args: Vec<String>,
-}
-
 /// Runs the demo. The demo is a separate program, so that the other chores do not build idem. It is a release build,
 /// because it reports its throughput. It starts separate servers, which it freezes and crashes.
-pub(crate) fn demo(options: &Options) -> Result<()> {
+pub(crate) fn demo(args: &[String]) -> Result<()> {
     idem_services::tools()?;
     idem_services::prepare()?;
-    run(cargo(["run", "--release", "--package", "idem-demo", "--"]).args(&options.args))
+    run(cargo(["run", "--release", "--package", "idem-demo", "--"]).args(args))
 }
 
 /// Runs the campaign with a few messages in each mode, on all brokers at once: a run takes about 30 seconds, most of which

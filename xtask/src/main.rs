@@ -41,7 +41,7 @@ enum Chore {
     /// Run what CI runs: format, lints, docs, features, tests.
     Ci(ci::Options),
     /// Run workers, kill them, and print the outcome of each message.
-    Demo(demo::Options),
+    Demo(Passed),
     /// Apply deliberate defects, one at a time, and check that a named test catches each.
     Mutants(mutants::Options),
     /// Search all states of a model of the protocol: each rule must hold, and be needed.
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         Chore::Soak(options) => bench::measure(&["soak"], &options.args),
         Chore::Test(options) => test::test(&options),
         Chore::Ci(options) => ci::run_all(&options),
-        Chore::Demo(options) => demo::demo(&options),
+        Chore::Demo(options) => demo::demo(&options.args),
         Chore::Mutants(options) => mutants::run(&options),
         Chore::Model(options) => model::search(&options.args),
         Chore::Matrix(options) => matrix::run(&options),
