@@ -17,8 +17,8 @@ use crate::verdict::{Found, Verdict};
 const DEATHS: u64 = 5;
 
 /// Judges a run of workers.
-pub(crate) async fn of<B: Broker>(scene: &mut Scene<'_, B>, took: Duration) -> Result<Ledger> {
-    let tables = &mut scene.tables;
+pub(crate) async fn of<B: Broker>(scene: &Scene<'_, B>, took: Duration) -> Result<Ledger> {
+    let tables = &scene.tables;
     let found =
         Found { effects: tables.effects().await?, inbox: tables.inbox().await?, claims: tables.claims().await? };
     let (astray, balance) = tables.balance().await?;

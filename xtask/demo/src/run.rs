@@ -42,7 +42,7 @@ pub(crate) async fn run<B: Broker>(run: &Run, servers: &mut Servers) -> Result<L
         times: Plan::times,
     };
     let took = scene.play(&mut rng).await?;
-    let ledger = ledger::of(&mut scene, took).await?;
+    let ledger = ledger::of(&scene, took).await?;
     scene.brokers[0].1.delete().await?;
     Ok(ledger)
 }

@@ -74,7 +74,7 @@ async fn once(
     rng: &mut Rng,
 ) -> Result<(Outcome, Charged)> {
     let plan = Plan::plain(load.messages, load.duplicates, 1, rng);
-    let mut tables = Tables::new(servers.database()).await?;
+    let tables = Tables::new(servers.database()).await?;
     // No unique constraints: what is doubled must be visible.
     tables.rows("CREATE TABLE demo.payments (message bigint NOT NULL, charge text NOT NULL)", &[]).await?;
     let broker = Nats::connect(servers.broker(), NAME).await?;
@@ -106,11 +106,11 @@ async fn once(
     if !wrong.is_empty() {
         bail!("not all is as it must be:\n{}", wrong.join("\n"));
     }
-    Ok((outcome(&mut scene.tables).await?, Charged::new(provider, load.messages)))
+    Ok((outcome(&scene.tables).await?, Charged::new(provider, load.messages)))
 }
 
 /// Returns what became of the messages.
-async fn outcome(tables: &mut Tables) -> Result<Outcome> {
+async fn outcome(tables: &Tables) -> Result<Outcome> {
     let Progress { done: paid, waiting: others, .. } = tables.progress(CALLED).await?;
     let unresolved = "SELECT convert_from(key, 'UTF8') FROM idem_demo.inbox_messages
         WHERE state = 'dead' AND reason = 'unresolved'";
