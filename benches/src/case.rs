@@ -207,11 +207,7 @@ impl Broker {
 
     /// Starts a private server.
     pub(crate) fn start(self) -> anyhow::Result<idem_services::Instance> {
-        match self {
-            Self::RabbitMq => idem_services::RabbitMq::start(),
-            Self::Nats => idem_services::Nats::start(),
-            Self::Kafka => idem_services::Kafka::start(),
-        }
+        on_broker!(self, Client => (<Client as idem_brokers::Broker>::START)())
     }
 }
 

@@ -101,6 +101,7 @@ impl Broker for Kafka {
 
     const NAME: &'static str = "kafka";
     const VARIABLE: &'static str = "KAFKA_BROKERS";
+    const START: fn() -> Result<idem_services::Instance> = idem_services::Kafka::start;
 
     async fn connect(address: &str, name: &str) -> Result<Self> {
         let mut config = ClientConfig::new();

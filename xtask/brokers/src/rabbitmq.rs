@@ -80,6 +80,7 @@ impl Broker for RabbitMq {
 
     const NAME: &'static str = "rabbitmq";
     const VARIABLE: &'static str = "AMQP_URL";
+    const START: fn() -> Result<idem_services::Instance> = idem_services::RabbitMq::start;
 
     async fn connect(address: &str, name: &str) -> Result<Self> {
         let connect = Connection::connect(address, ConnectionProperties::default());

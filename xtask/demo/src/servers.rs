@@ -1,7 +1,7 @@
 //! The demo's private servers, which it may freeze, crash and restart.
 
-use anyhow::{Context, Result, bail};
-use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
+use anyhow::{Context, Result};
+use idem_brokers::Broker;
 use idem_services::Instance;
 use tokio::task::spawn_blocking;
 
@@ -18,17 +18,8 @@ pub(crate) const DATABASE: &str = "DATABASE_URL";
 impl Servers {
     /// Starts the servers.
     pub(crate) async fn start<B: Broker>() -> Result<Self> {
-        let (database, broker) = spawn_blocking(|| {
-            let broker = match B::NAME {
-                RabbitMq::NAME => idem_services::RabbitMq::start()?,
-                Nats::NAME => idem_services::Nats::start()?,
-                Kafka::NAME => idem_services::Kafka::start()?,
-                other => bail!("there is no server for {other}"),
-            };
-            Ok((idem_services::Postgres::start()?, broker))
-        })
-        .await??;
-        Ok(Self { database, broker })
+        let start = || anyhow::Ok(Self { broker: (B::START)()?, database: idem_services::Postgres::start()? });
+        spawn_blocking(start).await?
     }
 
     pub(crate) fn database(&self) -> &str {
