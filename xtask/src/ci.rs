@@ -25,12 +25,12 @@ const FEATURES: &[&[&str]] = &[
 #[derive(Args)]
 pub(crate) struct Options {
     /// Run the relays of an outbox, the payments at a provider, a minute of orphaned rows and all mutants, which takes longer
-    /// than everything else. Otherwise only one part of the mutants, which the commit chooses.
+    /// than everything else. Otherwise only some of the mutants, which the commit selects.
     #[arg(long)]
     full: bool,
 }
 
-/// Runs the small campaign and one part of the mutants. The campaign mostly waits, so the mutants are built beside it.
+/// Runs the small campaign and some of the mutants. The campaign mostly waits, so the mutants are built beside it.
 fn part_of_commit() -> Result<()> {
     let mutants = mutants::Options::of_commit()?;
     thread::scope(|scope| {

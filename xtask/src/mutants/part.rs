@@ -1,15 +1,9 @@
-//! A share of the mutants: all of them take longer than CI should.
+//! A share of the mutants, so that several machines try them all.
 
 use std::ops::Range;
-use std::process::Command;
 use std::str::FromStr;
 
 use anyhow::{Context, Error, Result, ensure};
-
-use crate::cargo::root;
-
-/// How many parts CI chooses from. A part takes about three minutes.
-const PARTS: usize = 12;
 
 /// One of several parts that have about the same size. Each mutant belongs to exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,24 +14,10 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Returns the part for the commit that is checked out, so that successive commits go through all parts.
-    pub(crate) fn of_commit() -> Result<Self> {
-        Ok(Self { number: usize::try_from(commit()? % PARTS as u64)? + 1, of: PARTS })
-    }
-
     /// Returns the places of its mutants in a list of this length.
     pub(crate) fn places(self, length: usize) -> Range<usize> {
         (self.number - 1) * length / self.of..self.number * length / self.of
     }
-}
-
-/// Returns a number that depends on the commit that is checked out only, for choices between equals.
-pub(crate) fn commit() -> Result<u64> {
-    let git = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root()).output().context("cannot run git")?;
-    ensure!(git.status.success(), "git rev-parse HEAD failed: {}", String::from_utf8_lossy(&git.stderr));
-    let hash = String::from_utf8_lossy(&git.stdout).into_owned();
-    let first = hash.get(..15).context("git rev-parse HEAD named no commit")?;
-    u64::from_str_radix(first, 16).with_context(|| format!("git rev-parse HEAD said {hash:?}"))
 }
 
 impl FromStr for Part {

@@ -27,8 +27,6 @@ pub(crate) enum Verdict {
     Absent,
     /// The mutant does not compile and proves nothing.
     Broken,
-    /// There was no time left.
-    Untried,
 }
 
 impl fmt::Display for Verdict {
@@ -38,7 +36,6 @@ impl fmt::Display for Verdict {
             Self::Survived => "SURVIVED",
             Self::Absent => "ERROR: the test did not run",
             Self::Broken => "ERROR: it does not compile",
-            Self::Untried => "not tried",
         })
     }
 }
