@@ -109,14 +109,6 @@ impl Case {
         }
     }
 
-    /// Returns how many messages have to be processed before it is measured.
-    pub(crate) fn warm_up(&self) -> usize {
-        match self.side {
-            Side::Broker(..) => WARM_UP,
-            _ => 0,
-        }
-    }
-
     /// Returns how many messages a task takes at once, for the size of a round.
     fn together(&self) -> usize {
         match self.side {
@@ -128,16 +120,15 @@ impl Case {
 
     /// Returns the number of messages of a round, near `messages`: enough that each task has its share.
     pub(crate) fn round(&self, messages: f64) -> usize {
-        let most = match self.side {
-            // They are published first, which is not measured and takes longer.
-            Side::Broker(..) => 50_000,
-            _ => 500_000,
-        };
         let least = match self.side {
             Side::Broker(Broker::Kafka, _) => FROM_KAFKA,
             _ => 40 * self.lanes * self.together(),
         };
-        (messages as usize).clamp(least, most) + self.warm_up()
+        match self.side {
+            // They are published first, which is not measured and takes longer.
+            Side::Broker(..) => (messages as usize).clamp(least, 50_000) + WARM_UP,
+            _ => (messages as usize).clamp(least, 500_000),
+        }
     }
 
     /// Returns its name in tables and files.

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::case::{Broker, Case, Side};
+use crate::case::{Broker, Case};
 use crate::plan;
 
 /// Measure idem and everything it is compared to, in turns, and print a table.
@@ -97,9 +97,6 @@ pub(crate) struct Options {
     /// Only the sides whose names contain this; can be given several times. Tables that they do not use are not filled.
     #[arg(long)]
     pub(crate) only: Vec<String>,
-    /// Without backbone-outbox, which takes minutes to build.
-    #[arg(long)]
-    pub(crate) no_peer: bool,
     /// Without RabbitMQ, NATS and Kafka.
     #[arg(long)]
     pub(crate) no_brokers: bool,
@@ -114,8 +111,7 @@ impl Options {
     /// Returns the cases that are to be measured.
     pub(crate) fn cases(&self) -> Vec<Case> {
         let mut cases = plan::cases();
-        cases.retain(|case| self.wants(&case.label()) && !(self.no_peer && case.side == Side::Peer));
-        cases.retain(|case| case.broker().is_none() || !self.no_brokers);
+        cases.retain(|case| self.wants(&case.label()) && !(self.no_brokers && case.broker().is_some()));
         cases
     }
 

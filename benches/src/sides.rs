@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sqlx::{Connection, PgConnection, PgPool};
 
 use crate::by_hand::{self, ByHand};
-use crate::case::{Case, Side, Size, Work, on_broker};
+use crate::case::{Case, Side, Size, WARM_UP, Work, on_broker};
 use crate::machine::cpu;
 use crate::message::{self, Claims, SCHEMA};
 use crate::options::Options;
@@ -82,7 +82,7 @@ impl<'a> Sides<'a> {
         self.clean(case).await?;
         if let Side::Broker(broker, batch) = case.side {
             let (store, how) = (self.table(Size::Empty)?.store.clone(), How { batch, ..idem(case.work, case.lanes) });
-            let (messages, address) = ((message::fresh(messages)?, case.warm_up()), self.servers.address(broker)?);
+            let (messages, address) = ((message::fresh(messages)?, WARM_UP), self.servers.address(broker)?);
             let count = messages.0.len();
             let conn = &mut self.conn;
             let sample = on_broker!(broker, B => steady::run::<B>(address, &store, how, messages, conn).await)?;
