@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use idem_services::Instance;
+use idem_services::{Instance, root};
 
 use crate::case::Broker;
 
@@ -69,8 +69,4 @@ pub(crate) fn build_peer() -> Result<PathBuf> {
     let built = build.status().context("cannot run cargo")?;
     ensure!(built.success(), "backbone-outbox does not build, see {}", log.display());
     Ok(target.join("release/peer-backbone-outbox"))
-}
-
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }

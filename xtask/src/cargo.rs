@@ -6,11 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The root of the repository.
-pub(crate) fn root() -> PathBuf {
-    let xtask = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().map(PathBuf::from).unwrap_or(xtask)
-}
+pub(crate) use idem_services::root;
 
 /// Returns `cargo <args>` in the root of the repository.
 pub(crate) fn cargo<I: AsRef<str>>(args: impl IntoIterator<Item = I>) -> Command {

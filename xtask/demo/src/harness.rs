@@ -191,7 +191,5 @@ async fn patiently<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> Res
 
 /// Returns the directory to which the processes of a run with this name write.
 pub(crate) fn directory(name: &str) -> PathBuf {
-    let demo = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let root = demo.ancestors().nth(2).map(PathBuf::from).unwrap_or(demo);
-    root.join("target").join("demo").join(name.replace(' ', "-"))
+    idem_services::root().join("target/demo").join(name.replace(' ', "-"))
 }

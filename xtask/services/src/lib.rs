@@ -31,6 +31,7 @@ mod watcher;
 pub use instance::Instance;
 pub use kafka::Kafka;
 pub use nats::Nats;
+pub use place::root;
 pub use postgres::Postgres;
 pub use rabbitmq::RabbitMq;
 pub use secure::Secure;
