@@ -46,11 +46,6 @@ impl Outcome {
         }
     }
 
-    /// Returns whether a line is below its threshold. If all sides were requested, an unmeasured line is below it.
-    fn below(&self, lines: &[Line]) -> bool {
-        lines.iter().any(|line| self.reached(line).map_or(self.whole, |reached| reached < line.least))
-    }
-
     /// Returns the limits, with what was measured.
     pub(crate) fn limits(&self) -> [Limit; 4] {
         let log = self.samples.median(&Case::new(Side::Idem, 16), |sample| sample.wal);
@@ -64,10 +59,12 @@ impl Outcome {
         ]
     }
 
-    /// Returns 0 if each measured line reaches its threshold and none is above its limit, else 1.
+    /// Returns 0 if each measured line reaches its threshold and none is above its limit, else 1. If all sides were requested,
+    /// an unmeasured line is below its threshold.
     pub(crate) fn verdict(&self) -> u8 {
         let above = self.limits().iter().any(|limit| limit.reached.is_some_and(|reached| reached > limit.most));
-        u8::from(above || self.below(&plan::lines(self.rows)))
+        let is_below = |line: Line| self.reached(&line).map_or(self.whole, |reached| reached < line.least);
+        u8::from(above || plan::lines(self.rows).into_iter().any(is_below))
     }
 }
 

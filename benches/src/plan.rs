@@ -48,7 +48,7 @@ impl Line {
     }
 }
 
-/// Returns the required thresholds; `rows` is the number of claims in the large tables.
+/// Returns the ratios and rates, most with a threshold; `rows` is the number of claims in the large tables.
 pub(crate) fn lines(rows: usize) -> Vec<Line> {
     let idem = Case::new(Side::Idem, 16);
     let mut lines = vec![Line::new("single, 16 lanes, guard on / B", idem, Case::new(Side::ByHand, 16), 1.3)];
@@ -76,6 +76,9 @@ pub(crate) fn lines(rows: usize) -> Vec<Line> {
     lines.push(Line::new("SQLite, 16 lanes / B", sqlite, by_hand, 1.0));
     lines.extend(from_brokers());
     lines.push(Line::new("single, 16 lanes / backbone-outbox", idem, Case::new(Side::Peer, 16), 1.05));
+    // Without a threshold.
+    lines.push(Line::new("single, 16 lanes / A", idem, Case::new(Side::Autocommit, 16), 0.0));
+    lines.push(Line::new("inbox / single, 16 lanes", Case::new(Side::Inbox, 16), idem, 0.0));
     lines
 }
 
@@ -92,22 +95,4 @@ fn from_brokers() -> Vec<Line> {
         ]
     });
     lines.into_iter().flatten().collect()
-}
-
-/// Returns informative ratios without a threshold.
-pub(crate) fn others() -> Vec<Line> {
-    let case = Case::new;
-    let line = |what: &str, case: Case, to: Case| Line::new(what, case, to, 0.0);
-    vec![
-        line("single, 1 lane / B", case(Side::Idem, 1), case(Side::ByHand, 1)),
-        line("single, 16 lanes / A", case(Side::Idem, 16), case(Side::Autocommit, 16)),
-        line("inbox / single, 16 lanes", case(Side::Inbox, 16), case(Side::Idem, 16)),
-        line(
-            "batch handler of 1000, all claims / empty",
-            case(Side::BatchHandler(1000), 4).on(Size::Full),
-            case(Side::BatchHandler(1000), 4),
-        ),
-        line("single, all claims / empty", case(Side::Idem, 16).on(Size::Full), case(Side::Idem, 16)),
-        line("B, all claims / empty", case(Side::ByHand, 16).on(Size::Full), case(Side::ByHand, 16)),
-    ]
 }

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::case::{Case, FROM_KAFKA, WARM_UP};
 use crate::outcome::Outcome;
-use crate::plan::{self, Line};
+use crate::plan;
 use crate::samples::range;
 use crate::tables::Bytes;
 
@@ -38,7 +38,7 @@ impl Display for Outcome {
         }
         f.write_str("\n")?;
         row(f, "must reach, as medians of the rounds' ratios", ["at least", "reached"])?;
-        self.ratios(f, &plan::lines(self.rows))?;
+        self.ratios(f)?;
         f.write_str("\n")?;
         row(f, "must not exceed", ["at most", "reached"])?;
         for limit in self.limits() {
@@ -47,8 +47,6 @@ impl Display for Outcome {
             let (most, reached) = (limit.most.to_string(), format!("{reached:.1}"));
             row(f, limit.what, [&most, &reached, above])?;
         }
-        writeln!(f, "\nother ratios")?;
-        self.ratios(f, &plan::others())?;
         for missing in &self.missing {
             writeln!(f, "not measured: {missing}")?;
         }
@@ -69,9 +67,9 @@ impl Outcome {
         row(f, &case.label(), [whole(rate), range, micros, format!("{client:.1}"), whole(log)])
     }
 
-    fn ratios(&self, f: &mut Formatter<'_>, lines: &[Line]) -> fmt::Result {
-        for line in lines {
-            let Some(reached) = self.reached(line) else { continue };
+    fn ratios(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for line in plan::lines(self.rows) {
+            let Some(reached) = self.reached(&line) else { continue };
             let least = if line.least == 0.0 { String::new() } else { line.least.to_string() };
             let below = if reached < line.least { "BELOW" } else { "" };
             let reached = if line.to.is_some() { format!("{reached:.2}") } else { whole(reached) };
