@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use newest::Found;
+use newest::{Found, Kind, found};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -33,10 +33,10 @@ const SUITES: [(&str, &str); 4] = [
     ("demo", "demo --all --small"),
 ];
 
-type Get = fn() -> Vec<Found>;
+type Of = fn(&Kind) -> Found;
 
 /// The sets of servers.
-const SETS: [(&str, Get); 2] = [("installed", newest::installed), ("newest", newest::get)];
+const SETS: [(&str, Of); 2] = [("installed", Kind::installed), ("newest", Kind::newest)];
 
 /// The addresses of servers that already run.
 const ADDRESSES: [&str; 4] = ["DATABASE_URL", "AMQP_URL", "NATS_URL", "KAFKA_BROKERS"];
@@ -50,9 +50,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let suites = SUITES.iter().filter(|(name, _)| name.starts_with(&options.suite));
     let sets = SETS.iter().filter(|(name, _)| name.starts_with(&options.servers));
     idem_services::prepare()?;
-    let (mut found, mut lines, mut failed) = (Vec::new(), Vec::new(), 0);
-    for (set, get) in sets {
-        let servers = get();
+    idem_services::program("debootstrap")?;
+    let (mut versions, mut lines, mut failed) = (Vec::new(), Vec::new(), 0);
+    for (set, of) in sets {
+        let servers = found(*of);
         for (suite, chore) in suites.clone() {
             eprintln!("\n{suite} on the servers that are {set}");
             let began = Instant::now();
@@ -62,12 +63,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             lines.push(format!("{set:10} {suite:9} {verdict} ({seconds} s)"));
         }
         failed += servers.iter().filter(|server| server.is_missing()).count();
-        found.extend(servers.iter().map(|server| format!("{set:10} {server}")));
+        versions.extend(servers.iter().map(|server| format!("{set:10} {server}")));
     }
     if lines.is_empty() {
         bail!("there are no such servers or suites: see `cargo xtask matrix --help`");
     }
-    println!("\n{}\n\n{}", found.join("\n"), lines.join("\n"));
+    println!("\n{}\n\n{}", versions.join("\n"), lines.join("\n"));
     if failed > 0 {
         bail!("{failed} of the suites failed, or of the servers cannot be had");
     }
