@@ -65,7 +65,7 @@ fn main() -> Result<ExitCode> {
             print!("{outcome}");
             outcome.verdict()
         }
-        Some(What::Calls { messages }) => runtime.block_on(calls::measure(&Servers::start(&[])?.database, messages))?,
+        Some(What::Calls) => runtime.block_on(calls::measure(&Servers::start(&[])?.database))?,
         Some(What::Framework) => {
             let framework = runtime.block_on(framework::measure(200_000))?;
             println!("{framework}");

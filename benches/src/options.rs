@@ -21,11 +21,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 pub(crate) enum What {
     /// External calls: 100 of 50 ms at once, with 20 connections.
-    Calls {
-        /// Messages of each round.
-        #[arg(long, default_value_t = 10_000)]
-        messages: usize,
-    },
+    Calls,
     /// The framework alone, with a store and a source that do nothing: time and allocations.
     Framework,
     /// The relay of an outbox on each broker, compared to loops that publish: messages per second, also with one key and
@@ -49,9 +45,6 @@ pub(crate) struct Relayed {
     /// Messages of each run as fast as possible.
     #[arg(long, default_value_t = 200_000)]
     pub(crate) messages: usize,
-    /// Messages per second of each run at a fixed rate.
-    #[arg(long, default_value_t = 1000.0)]
-    pub(crate) rate: f64,
     /// Seconds of each run at a fixed rate.
     #[arg(long, default_value_t = 10.0)]
     pub(crate) seconds: f64,

@@ -66,7 +66,7 @@ async fn all<B: Client>(
     }
     eprint!("\r\x1b[Kround {round} of {}: {}, at a fixed rate ", options.rounds, line.broker);
     let seconds = if round == 0 { options.seconds.min(1.0) } else { options.seconds };
-    let sample = pace::relay::<B>(sides, address, (options.rate, seconds)).await?;
+    let sample = pace::relay::<B>(sides, address, seconds).await?;
     if round > 0 {
         line.paced.push(sample);
     } else {

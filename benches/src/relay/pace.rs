@@ -17,6 +17,9 @@ use super::sides::Sides;
 use super::staged::{NAME, OUTBOX, payload};
 use crate::samples::quantile;
 
+/// Messages per second.
+pub(super) const RATE: f64 = 1000.0;
+
 /// The percentiles of one run, in milliseconds, and the reached rate.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
@@ -27,11 +30,11 @@ pub(super) struct Sample {
 }
 
 /// Commits a message at each tick, and wakes the relay of this process, as a worker does.
-pub(super) async fn relay<B: Client>(sides: &mut Sides, address: &str, (rate, seconds): (f64, f64)) -> Result<Sample> {
+pub(super) async fn relay<B: Client>(sides: &mut Sides, address: &str, seconds: f64) -> Result<Sample> {
     let client = sides.prepare::<B>(address).await?;
-    let messages = (rate * seconds).ceil() as usize;
+    let messages = (RATE * seconds).ceil() as usize;
     let confirms = Confirms::new(messages);
-    let committing = tokio::spawn(commit_all(sides.pool.clone(), sides.store.outbox(OUTBOX), rate, messages));
+    let committing = tokio::spawn(commit_all(sides.pool.clone(), sides.store.outbox(OUTBOX), messages));
     let published = sides.relay::<B>(address, &confirms, confirms.all());
     let ((), (committed, reached)) = tokio::try_join!(published, async { committing.await? })?;
     sides.verify().await?;
@@ -44,11 +47,10 @@ pub(super) async fn relay<B: Client>(sides: &mut Sides, address: &str, (rate, se
 async fn commit_all(
     pool: PgPool,
     outbox: StoreOutbox<Postgres>,
-    rate: f64,
     messages: usize,
 ) -> Result<(Vec<(Uuid, Instant)>, f64)> {
     let (mut running, began) = (JoinSet::new(), Instant::now());
-    let mut ticks = interval(Duration::from_secs_f64(1.0 / rate));
+    let mut ticks = interval(Duration::from_secs_f64(1.0 / RATE));
     for number in 0..messages {
         ticks.tick().await;
         running.spawn(commit(pool.clone(), outbox.clone(), number));
