@@ -13,8 +13,8 @@ use crate::traces::trace_step::TraceStep;
 
 /// Calls `reach` with each next place.
 pub(super) fn moves(call: &Call, at: &At, reach: &mut dyn FnMut(At)) {
-    for (line, of) in at.done.open(&call.lines) {
-        let process = call.process_of[line];
+    for (line, of) in at.done.open(&call.lines.all) {
+        let process = call.lines.process_of[line];
         match of.step {
             TraceStep::Stored if !at.is_stored => reach(at.clone().stored(call).behind(line)),
             TraceStep::Left if at.agrees(of) => reach(at.clone().behind(line)),
@@ -38,7 +38,7 @@ pub(super) fn moves(call: &Call, at: &At, reach: &mut dyn FnMut(At)) {
 /// Whether a step writes nothing here, and may be needed.
 fn is_free(call: &Call, at: &At, step: Step, after: &State) -> bool {
     let worker = worker_of(at, step, after);
-    let is_undone = |steps: &[TraceStep]| at.done.undone(&call.lines).any(|(_, of)| steps.contains(&of.step));
+    let is_undone = |steps: &[TraceStep]| at.done.undone(&call.lines.all).any(|(_, of)| steps.contains(&of.step));
     match step.what {
         TAKES => at.state.row.is_some_and(|row| row.answer) && worker.is_some_and(|worker| at.is_next(worker)),
         PAUSED => is_undone(&[TraceStep::CallTaken, TraceStep::Started]),
@@ -64,12 +64,12 @@ fn lines(call: &Call, at: &At, step: Step, after: &State, shown: Shown, reach: &
     if !is_called || worker.is_some_and(|worker| !is_next(worker) || !waits(worker)) {
         return;
     }
-    for (line, of) in at.done.open(&call.lines).filter(|(_, of)| of.step == seen) {
+    for (line, of) in at.done.open(&call.lines.all).filter(|(_, of)| of.step == seen) {
         if answered.is_some_and(|answered| of.end.is_some() != answered) {
             continue;
         }
         let Some(keys) = fits(call, at, line, (step, worker), after) else { continue };
-        let bound = worker.map_or(Some(at.clone()), |worker| at.bound(call, worker, call.process_of[line]));
+        let bound = worker.map_or(Some(at.clone()), |worker| at.bound(call, worker, call.lines.process_of[line]));
         let Some(bound) = bound else { continue };
         let mut next = bound.with(after.clone());
         next.keys = keys;

@@ -8,17 +8,13 @@ use super::table;
 use crate::calls::state::WORKERS;
 use crate::search::Model;
 use crate::traces::done::Done;
-use crate::traces::line::Line;
+use crate::traces::lines::Lines;
 use crate::traces::path::Path;
 
 impl Path for Call {
     type At = At;
 
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn lines(&self) -> &[Line] {
+    fn lines(&self) -> &Lines {
         &self.lines
     }
 
@@ -42,7 +38,7 @@ impl Path for Call {
             }
             let process = worker_of(at, step, &after).map(|worker| at.workers[worker]);
             tell(match process {
-                Some(Some(process)) => format!("{}: {}", self.processes[process], step.what),
+                Some(Some(process)) => format!("{}: {}", self.lines.processes[process], step.what),
                 Some(None) => format!("a process: {}", step.what),
                 None => format!("{} {}", step.who, step.what),
             });
@@ -50,11 +46,11 @@ impl Path for Call {
     }
 
     fn hint(&self, at: &At, line: usize) -> Option<&'static str> {
-        let of = &self.lines[line];
+        let of = &self.lines.all[line];
         if too_early(at, of).is_some() {
             return Some("The lease of another holder of the row was not over.");
         }
-        let is_of = |worker: usize| at.workers[worker] == Some(self.process_of[line]);
+        let is_of = |worker: usize| at.workers[worker] == Some(self.lines.process_of[line]);
         let late = (0..WORKERS).any(|worker| is_of(worker) && is_late(at, of, Some(worker)));
         late.then_some("The lease of the row was over.")
     }

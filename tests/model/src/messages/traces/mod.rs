@@ -34,7 +34,7 @@ pub(crate) fn check(lines: &[Line]) -> Result<Keys, String> {
     for key in line::keys(lines) {
         let world = of(&[key])?;
         keys += 1;
-        count += world.lines.len();
+        count += world.lines.all.len();
         places += replay(&world)?;
     }
     for pair in pairs::pairs(lines) {

@@ -19,7 +19,7 @@ pub(super) fn moves(world: &World, at: &At, reach: &mut dyn FnMut(At)) {
         return reach(next);
     }
     for (line, of) in at.open(world) {
-        let process = world.process_of[line];
+        let process = world.lines.process_of[line];
         match of.step {
             TraceStep::Left if at.agrees(world, line) => reach(at.clone().behind(line)),
             TraceStep::Gone => gone(world, at, line).into_iter().for_each(&mut *reach),
@@ -75,7 +75,7 @@ fn free(world: &World, at: &At, step: Step, after: &State) -> Option<At> {
     let mut next = at.with(after.clone());
     if RECEIVES.contains(&step.what) {
         let delivery = changed(at, after)?;
-        let process = world.process_of[at.held[delivery]?];
+        let process = world.lines.process_of[at.held[delivery]?];
         next.workers = at.bound(world, worker(slot_of(step)?), process)?;
     } else if step.what == TAKEN_BACK {
         let delivery = changed(at, after)?;
@@ -97,7 +97,7 @@ fn free(world: &World, at: &At, step: Step, after: &State) -> Option<At> {
 fn lines(world: &World, at: &At, step: Step, after: &State, shown: Shown, reach: &mut dyn FnMut(At)) {
     let Some((seen, answered)) = shown.line() else { return };
     let is = |line: &usize| {
-        let of = &world.lines[*line];
+        let of = &world.lines.all[*line];
         of.step == seen
             && answered.is_none_or(|answered| of.end.is_some() == answered)
             && fits(world, at, *line, step, after)
@@ -113,22 +113,22 @@ fn lines(world: &World, at: &At, step: Step, after: &State, shown: Shown, reach:
     }
     for (line, _) in at.open(world).filter(|(line, _)| is(line)) {
         let mut next = at.with(after.clone());
-        let process = world.process_of[line];
+        let process = world.lines.process_of[line];
         if seen == TraceStep::Died {
             next = next.bury(world, process);
         } else if let Some(slot) = slot_of(step) {
             let Some(workers) = at.bound(world, worker(slot), process) else { continue };
             next.workers = workers;
         }
-        lease::note(&mut next, &world.lines[line], step.message);
+        lease::note(&mut next, &world.lines.all[line], step.message);
         reach(next.behind(line));
     }
 }
 
 /// Whether a line says what a step does: the process, the message, and the values after it.
 fn fits(world: &World, at: &At, line: usize, step: Step, after: &State) -> bool {
-    let (values, process) = (&world.lines[line].values, world.process_of[line]);
-    if world.lines[line].step == TraceStep::Died {
+    let (values, process) = (&world.lines.all[line].values, world.lines.process_of[line]);
+    if world.lines.all[line].step == TraceStep::Died {
         let dies = WORKER_NAMES.iter().position(|name| *name == step.who);
         return dies.is_some_and(|worker| at.workers[worker] == Some(process));
     }
@@ -145,7 +145,7 @@ fn fits(world: &World, at: &At, line: usize, step: Step, after: &State) -> bool 
         && agrees(values.dead, row.map(|row| row.dead.is_some()))
         && agrees(values.of_row, task.map(|task| matches!(task.work, Work::Row(..))))
         && agrees(values.broke, task.map(|task| task.stage == Stage::Broke))
-        && lease::going_on(at, &world.lines[line], step.message).is_none()
+        && lease::going_on(at, &world.lines.all[line], step.message).is_none()
 }
 
 /// The slot that takes a step; `None` if no slot does.
@@ -160,11 +160,11 @@ fn changed(at: &At, after: &State) -> Option<usize> {
 
 /// Whether a line is the ack of the delivery that another line received.
 fn is_ack_of(world: &World, ack: usize, received: usize) -> bool {
-    world.lines[ack].step == TraceStep::Acked && is_same(world, ack, received)
+    world.lines.all[ack].step == TraceStep::Acked && is_same(world, ack, received)
 }
 
 /// Whether two lines are about the same delivery.
 fn is_same(world: &World, one: usize, other: usize) -> bool {
-    let number = |line: usize| world.lines[line].values.delivery;
-    world.process_of[one] == world.process_of[other] && number(one) == number(other)
+    let number = |line: usize| world.lines.all[line].values.delivery;
+    world.lines.process_of[one] == world.lines.process_of[other] && number(one) == number(other)
 }

@@ -9,18 +9,14 @@ use crate::messages::slot::worker;
 use crate::search::Model;
 use crate::step::Step;
 use crate::traces::done::Done;
-use crate::traces::line::Line;
+use crate::traces::lines::Lines;
 use crate::traces::path::Path;
 use crate::traces::trace_step::TraceStep;
 
 impl Path for World {
     type At = At;
 
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn lines(&self) -> &[Line] {
+    fn lines(&self) -> &Lines {
         &self.lines
     }
 
@@ -50,7 +46,7 @@ impl Path for World {
         let mut messages = 0..u8::try_from(self.messages.len()).unwrap_or_default();
         let is_leased = messages.any(|message| {
             self.message_of[line].is_none_or(|of| of == message)
-                && lease::going_on(at, &self.lines[line], message).is_some()
+                && lease::going_on(at, &self.lines.all[line], message).is_some()
         });
         is_leased.then_some("The lease of another holder of the row was not over.")
     }
@@ -60,7 +56,7 @@ impl Path for World {
 fn told(world: &World, at: &At, step: Step) -> String {
     let process = slot_of(step).map(|slot| at.workers[worker(slot)]);
     let who = match process {
-        Some(Some(process)) => format!("{}: ", world.processes[process]),
+        Some(Some(process)) => format!("{}: ", world.lines.processes[process]),
         Some(None) => "a process: ".to_owned(),
         None => String::new(),
     };

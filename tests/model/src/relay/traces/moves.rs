@@ -13,8 +13,8 @@ use crate::traces::trace_step::TraceStep;
 
 /// Calls `reach` with each next place.
 pub(super) fn moves(queue: &Queue, at: &At, reach: &mut dyn FnMut(At)) {
-    for (line, of) in at.done.open(&queue.lines) {
-        let process = queue.process_of[line];
+    for (line, of) in at.done.open(&queue.lines.all) {
+        let process = queue.lines.process_of[line];
         match of.step {
             // A lease that goes on is no state of the model.
             TraceStep::LeaseTaken | TraceStep::LeaseRenewed => {
@@ -48,7 +48,7 @@ pub(super) fn moves(queue: &Queue, at: &At, reach: &mut dyn FnMut(At)) {
 /// Whether a step writes nothing here, and may be needed.
 fn is_free(queue: &Queue, at: &At, step: Step, after: &State) -> bool {
     match step.what {
-        PAUSED => at.done.undone(&queue.lines).any(|(_, of)| of.step == TraceStep::LeaseTaken),
+        PAUSED => at.done.undone(&queue.lines.all).any(|(_, of)| of.step == TraceStep::LeaseTaken),
         what if ARRIVES.contains(&what) => relay_of(at, step, after).is_none_or(|relay| !waits(at, relay, step)),
         _ => true,
     }
@@ -67,11 +67,11 @@ fn lines(queue: &Queue, at: &At, step: Step, after: &State, shown: Shown, reach:
     if !is_next || ARRIVES.contains(&step.what) && !waits(at, relay, step) {
         return;
     }
-    for (line, of) in at.done.open(&queue.lines).filter(|(_, of)| of.step == seen) {
+    for (line, of) in at.done.open(&queue.lines.all).filter(|(_, of)| of.step == seen) {
         if !fits(queue, at, line, (step, Some(relay)), after) {
             continue;
         }
-        let Some(bound) = at.bound(queue, relay, queue.process_of[line]) else { continue };
+        let Some(bound) = at.bound(queue, relay, queue.lines.process_of[line]) else { continue };
         let mut next = bound.with(after.clone());
         note(&mut next, of, Some(relay));
         reach(next.behind(line));

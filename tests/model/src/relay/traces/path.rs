@@ -8,17 +8,13 @@ use super::table;
 use crate::relay::state::RELAYS;
 use crate::search::Model;
 use crate::traces::done::Done;
-use crate::traces::line::Line;
+use crate::traces::lines::Lines;
 use crate::traces::path::Path;
 
 impl Path for Queue {
     type At = At;
 
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn lines(&self) -> &[Line] {
+    fn lines(&self) -> &Lines {
         &self.lines
     }
 
@@ -42,17 +38,17 @@ impl Path for Queue {
             }
             let message = self.messages.get(usize::from(step.message)).map_or("?", String::as_str);
             let process = relay_of(at, step, &after).and_then(|relay| at.relays[relay]);
-            let who = process.map_or("a relay", |process| self.processes[process].as_str());
+            let who = process.map_or("a relay", |process| self.lines.processes[process].as_str());
             tell(format!("{who}: {}", step.what.replace('_', message)));
         });
     }
 
     fn hint(&self, at: &At, line: usize) -> Option<&'static str> {
-        let of = &self.lines[line];
+        let of = &self.lines.all[line];
         if is_early(at, of) {
             return Some("The lease of another relay was not over.");
         }
-        let is_of = |relay: usize| at.relays[relay] == Some(self.process_of[line]);
+        let is_of = |relay: usize| at.relays[relay] == Some(self.lines.process_of[line]);
         let late = (0..RELAYS).any(|relay| is_of(relay) && is_late(at, of, Some(relay)));
         late.then_some("The lease was over.")
     }
