@@ -17,11 +17,8 @@ use nix::unistd::Pid;
 pub(crate) fn is_alive(pid: i32) -> bool {
     // Reaps it if it was our child; ECHILD means that it was not.
     let _ = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG));
-    match fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => !matches!(state(&stat), Some("Z" | "X")),
-        Err(_) if fs::metadata("/proc/self").is_ok() => false,
-        Err(_) => kill(Pid::from_raw(pid), None).is_ok(),
-    }
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !matches!(fields(&stat).next(), Some("Z" | "X")))
 }
 
 /// Returns the working directory of the process; empty if the process has ended.
@@ -111,13 +108,8 @@ pub(crate) fn which(program: &str, beside: &[&str]) -> Option<PathBuf> {
     std::env::split_paths(&path).chain(beside).map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
-/// Returns the state letter in `/proc/<pid>/stat`.
-fn state(stat: &str) -> Option<&str> {
-    fields(stat).next()
-}
-
-/// Returns the fields after the program's name, which is in parentheses and may contain spaces and parentheses
-/// (proc(5)).
+/// Returns the fields of `/proc/<pid>/stat` from the state on, which follow the program's name. That is in parentheses, and may
+/// contain spaces and parentheses (proc(5)).
 fn fields(stat: &str) -> impl Iterator<Item = &str> {
     stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
 }
