@@ -5,38 +5,22 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use nix::unistd::geteuid;
 
 use crate::process;
 use crate::server::Server;
 
-/// Installs the packages of those servers that are not installed, as root on Debian or Ubuntu; elsewhere the error lists
-/// the packages to install. The packages' services are not started.
+/// Installs the packages of those servers that are not installed, as [`add`] does.
 pub(crate) fn install(servers: impl Iterator<Item = &'static Server>) -> Result<()> {
     let missing: Vec<_> = servers.filter(|server| !(server.is_installed)()).collect();
     let packages: Vec<_> = missing.iter().flat_map(|server| server.packages).copied().collect();
     if packages.is_empty() {
         return Ok(());
     }
-    if !is_possible() {
-        bail!(
-            "not here: {names}. Set {variables}, or install them (on Debian or Ubuntu: apt-get install {packages}; as root \
-             this command does that by itself)",
-            names = join(&missing, |server| server.name),
-            variables = join(&missing, |server| server.variable),
-            packages = packages.join(" "),
-        );
-    }
-    add(&packages)?;
-    match missing.iter().find(|server| !(server.is_installed)()) {
-        Some(server) => bail!(
-            "{} is installed, but the programs of {} are not where they were looked for",
-            server.packages.join(" "),
-            server.name
-        ),
-        None => Ok(()),
-    }
+    let words = |word: fn(&&Server) -> &'static str| missing.iter().map(word).collect::<Vec<_>>().join(", ");
+    let (names, variables) = (words(|server| server.name), words(|server| server.variable));
+    add(&packages, &format!("not here: {names}, and not set: {variables}"))
 }
 
 /// Returns whether packages can be installed: as root, on Debian or Ubuntu.
@@ -44,18 +28,20 @@ pub(crate) fn is_possible() -> bool {
     process::which("apt-get", &[]).is_some() && geteuid().is_root()
 }
 
-/// Installs these packages. Their services are not started.
-pub(crate) fn add(packages: &[&str]) -> Result<()> {
-    eprintln!("installing {}", packages.join(" "));
+/// Installs these packages, as root on Debian or Ubuntu; elsewhere the error says what is missing. The packages' services are
+/// not started.
+pub(crate) fn add(packages: &[&str], missing: &str) -> Result<()> {
+    let list = packages.join(" ");
+    ensure!(
+        is_possible(),
+        "{missing}. On Debian or Ubuntu: apt-get install {list}; as root this command does that by itself"
+    );
+    eprintln!("installing {list}");
     let _policy = Policy::refuse()?;
     apt(&["update"])?;
     let mut args = vec!["install", "--yes", "--no-install-recommends"];
     args.extend(packages);
     apt(&args)
-}
-
-fn join(servers: &[&Server], word: fn(&&Server) -> &'static str) -> String {
-    servers.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
 fn apt(args: &[&str]) -> Result<()> {
@@ -65,9 +51,7 @@ fn apt(args: &[&str]) -> Result<()> {
     command.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
     // Output goes to stderr: a shell evaluates the lines on stdout.
     let status = command.stdout(std::io::stderr()).status().context("cannot run apt-get")?;
-    if !status.success() {
-        bail!("apt-get {} failed ({status})", args.join(" "));
-    }
+    ensure!(status.success(), "apt-get {} failed ({status})", args.join(" "));
     Ok(())
 }
 

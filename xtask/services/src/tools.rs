@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::{apt, process};
 
@@ -20,16 +20,8 @@ pub fn tools() -> Result<()> {
     if PROGRAMS.iter().all(is_here) && LIBRARIES.iter().all(|name| has(name)) {
         return Ok(());
     }
-    if !apt::is_possible() {
-        bail!(
-            "it takes {} with {} to build librdkafka. Install them (on Debian or Ubuntu: apt-get install {}; as root this \
-             command does that by itself)",
-            PROGRAMS.join(", "),
-            LIBRARIES.join(" and "),
-            PACKAGES.join(" ")
-        );
-    }
-    apt::add(PACKAGES)
+    let (programs, libraries) = (PROGRAMS.join(", "), LIBRARIES.join(" and "));
+    apt::add(PACKAGES, &format!("it takes {programs} with {libraries} to build librdkafka"))
 }
 
 /// Looks for a program, and installs the package of this name as root on Debian or Ubuntu. Elsewhere it is not installed.
@@ -38,7 +30,7 @@ pub fn tools() -> Result<()> {
 /// It cannot be installed although packages can.
 pub fn program(name: &str) -> Result<()> {
     let is_here = process::which(name, &["/usr/sbin"]).is_some();
-    if is_here || !apt::is_possible() { Ok(()) } else { apt::add(&[name]) }
+    if is_here || !apt::is_possible() { Ok(()) } else { apt::add(&[name], name) }
 }
 
 fn has(library: &str) -> bool {
