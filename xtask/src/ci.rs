@@ -73,7 +73,7 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
         part_of_commit()?;
     }
     // Last, so that the output ends with that of `cargo test`.
-    test::test_beside(&test::Options::default(), || compile_as_users(options))
+    test::test(&test::Options::default(), || compile_as_users(options))
 }
 
 /// Checks format, lints and documentation.

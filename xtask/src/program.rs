@@ -33,14 +33,9 @@ impl Program {
         tests.filter_map(program).collect()
     }
 
-    /// Returns the command that runs the program as cargo does. The path of shared libraries, which the tests of macros
-    /// need, is inherited: `cargo run` has set it for this program.
-    pub(crate) fn command(&self) -> Command {
-        self.command_by(&[])
-    }
-
-    /// As [`command`](Self::command), run by this program.
-    pub(crate) fn command_by(&self, runner: &[&str]) -> Command {
+    /// Returns the command that runs the program as cargo does, by this program if one is given. The path of shared libraries,
+    /// which the tests of macros need, is inherited: `cargo run` has set it for this program.
+    pub(crate) fn command(&self, runner: &[&str]) -> Command {
         let mut words = runner.iter().map(OsStr::new).chain([self.executable.as_os_str()]);
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words);

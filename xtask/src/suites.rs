@@ -81,7 +81,7 @@ fn run_row(mut next: impl FnMut() -> Option<Program>, env: &[(&str, String)]) ->
     while let Some(program) = next() {
         let name = program.executable.file_name().context("cargo named no executable")?.to_string_lossy();
         let log = logs.join(&*name);
-        if !run_program(program.command().envs(env.iter().cloned()), &log)? {
+        if !run_program(program.command(&[]).envs(env.iter().cloned()), &log)? {
             failed.push(format!("{name}\n{}", failures(&String::from_utf8_lossy(&fs::read(log)?))));
         }
     }

@@ -36,13 +36,9 @@ const RUN: &[&str] = &[
 ];
 /// The examples that are tests.
 const TESTED: &[&str] = &["testing"];
-/// Runs the tests and the examples; or only the tests that the arguments name.
-pub(crate) fn test(options: &Options) -> Result<()> {
-    test_beside(options, || Ok(()))
-}
 
-/// As [`test()`]. These checks run beside the tests that wait.
-pub(crate) fn test_beside(options: &Options, checks: impl FnOnce() -> Result<()>) -> Result<()> {
+/// Runs the tests and the examples, and these checks beside the tests that wait; or only the tests that the arguments name.
+pub(crate) fn test(options: &Options, checks: impl FnOnce() -> Result<()>) -> Result<()> {
     idem_services::prepare()?;
     let servers = Up::new()?;
     let mut env = servers.env.clone();

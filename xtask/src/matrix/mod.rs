@@ -38,9 +38,6 @@ type Of = fn(&Kind) -> Found;
 /// The sets of servers.
 const SETS: [(&str, Of); 2] = [("installed", Kind::installed), ("newest", Kind::newest)];
 
-/// The addresses of servers that already run.
-const ADDRESSES: [&str; 4] = ["DATABASE_URL", "AMQP_URL", "NATS_URL", "KAFKA_BROKERS"];
-
 /// Numbers that CI cannot afford: the backlog in each of six partitions beside a failing head, and the messages of which
 /// a fifth comes twice. Both make 10,000 messages.
 const NUMBERS: [(&str, &str); 2] = [("IDEM_BACKLOG", "1667"), ("IDEM_MESSAGES", "10000")];
@@ -80,7 +77,7 @@ fn passes(chore: &str, servers: &[Found]) -> Result<bool> {
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
     command.args(chore.split(' ')).envs(NUMBERS);
     // An address takes precedence over a program, and the running servers have another version.
-    ADDRESSES.iter().for_each(|name| _ = command.env_remove(name));
+    idem_services::status().iter().for_each(|server| _ = command.env_remove(server.variable));
     command.envs(servers.iter().filter_map(|server| server.choice.clone()));
     Ok(command.status().context("cannot run a chore")?.success())
 }

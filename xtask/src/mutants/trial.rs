@@ -82,7 +82,7 @@ impl Workshop {
     /// Runs these tests. Returns whether they passed, and the output. After so many seconds, they are killed with their
     /// children.
     fn run(&self, program: &Program, tests: &[&str], patience: u32) -> Result<(bool, String)> {
-        let mut run = program.command_by(&["timeout", "--signal=KILL", &patience.to_string()]);
+        let mut run = program.command(&["timeout", "--signal=KILL", &patience.to_string()]);
         run.arg("--exact").args(tests).envs(self.env.iter().cloned()).env("CI", "true");
         let ran = run.stdin(Stdio::null()).stderr(Stdio::null()).output().context("cannot run a test program")?;
         Ok((ran.status.success(), String::from_utf8_lossy(&ran.stdout).into_owned()))
