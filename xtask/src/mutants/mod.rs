@@ -123,19 +123,13 @@ fn commit() -> Result<usize> {
     usize::from_str_radix(first, 16).with_context(|| format!("git rev-parse HEAD said {hash:?}"))
 }
 
-/// Prints the table. Fails unless all mutants that were tried were caught.
+/// Prints the totals. Fails unless all mutants that were tried were caught.
 fn report(verdicts: &[(&Mutant, Verdict)], untried: usize) -> Result<()> {
-    let width = |text: fn(&Mutant) -> &str| verdicts.iter().map(|(mutant, _)| text(mutant).len()).max().unwrap_or(0);
-    let (names, tests) = (width(|mutant| &mutant.name), width(|mutant| &mutant.test));
-    println!("\n{:names$}  {:tests$}  verdict", "mutant", "test");
-    for (Mutant { name, test, .. }, verdict) in verdicts {
-        println!("{name:names$}  {test:tests$}  {verdict}");
-    }
-    let caught = verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Caught).count();
-    let left = verdicts.len() - caught;
-    println!("\n{caught} mutants were caught, {left} not, and {untried} were not tried");
-    if left > 0 {
-        bail!("{left} of the mutants were not caught");
-    }
+    let missed = verdicts.iter().filter(|(_, verdict)| *verdict != Verdict::Caught);
+    let missed: Vec<_> =
+        missed.map(|(mutant, verdict)| format!("{}: {verdict}, {}", mutant.name, mutant.test)).collect();
+    let caught = verdicts.len() - missed.len();
+    println!("\n{caught} mutants were caught, {} not, and {untried} were not tried", missed.len());
+    ensure!(missed.is_empty(), "these mutants were not caught:\n{}", missed.join("\n"));
     Ok(())
 }
