@@ -18,8 +18,7 @@ use super::line::Line;
 use super::long_outages::{Silent, orphan_alone};
 use super::neighbours::{has_effect, one_process};
 use super::orders::Order;
-use super::paying::{MINUTE, Paying};
-use super::payments::{Charged, KEY_LIFE, PaysBy};
+use super::paying::{Charged, KEY_LIFE, MINUTE, Paying, PaysBy};
 use super::settings::Settings;
 
 const HOUR: Duration = Duration::from_secs(3600);
