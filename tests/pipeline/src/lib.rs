@@ -6,7 +6,6 @@
 mod ages;
 mod away;
 mod backlog;
-mod batch_handlers;
 mod batches;
 mod call_crashes;
 mod call_doubts;
@@ -81,7 +80,6 @@ mod watched;
 pub use ages::*;
 pub use away::*;
 pub use backlog::*;
-pub use batch_handlers::*;
 pub use batches::*;
 pub use call_crashes::*;
 pub use call_doubts::*;
