@@ -12,13 +12,12 @@
 //! | `worker`, `watched` | the process that is killed; its instrumented source or sink, with the failpoint |
 //! | `mode` | how much there is to do, and how workers consume |
 //! | `plan`, `fate` | the messages; what a handler does with one, and the required outcome |
-//! | `handler`, `careless` | the handlers: ordinary and careless actions, and what they write |
-//! | `run`, `tables`, `verdict`, `ledger` | a run of workers; queries of the database; the outcome of each message; the totals |
+//! | `handler` | the handlers: ordinary and careless actions, and what they write |
+//! | `run`, `tables`, `verdict` | a run of workers and its totals; queries of the database; the outcome of each message |
 //! | `relay` | the run of the outbox |
 //! | `external` | the run of external calls |
 
 mod campaign;
-mod careless;
 mod disruptions;
 mod external;
 mod fate;
@@ -26,7 +25,6 @@ mod handler;
 mod harness;
 mod hold;
 mod journal;
-mod ledger;
 mod mode;
 mod plan;
 mod processes;
