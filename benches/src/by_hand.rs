@@ -1,7 +1,8 @@
-//! The baseline: a careful engineer's implementation of the same guarantees with sqlx.
+//! The sides without idem: a consumer that trusts its broker, and the baseline, a careful engineer's implementation of the same
+//! guarantees with sqlx.
 //!
-//! It has these advantages: a connection for each task, prepared statements, no test before a connection is acquired, a
-//! plain INSERT as its claim, and a queue that costs nothing to poll. It also omits what idem adds (single flight in
+//! The baseline has these advantages: a connection for each task, prepared statements, no test before a connection is acquired,
+//! a plain INSERT as its claim, and a queue that costs nothing to poll. It also omits what idem adds (single flight in
 //! the process, a timeout for each response, redelivered messages through an inbox, spans and metrics). It has
 //! everything that the guarantees require: timeouts for locks, statements and idle transactions, durability, the
 //! fingerprint, the handler timeout, the guard, and the ack after the commit.
@@ -16,7 +17,7 @@ use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 
 use crate::case::Work;
-use crate::message::{BY_HAND, Claims, EFFECT, OrderPaid, TO};
+use crate::message::{AUTOCOMMIT, BY_HAND, Claims, EFFECT, OrderPaid, TO};
 use crate::queue::Queue;
 
 const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 30000; \
@@ -120,4 +121,19 @@ impl ByHand {
         query.bind(key.as_bytes()).bind(ENVELOPE).bind(payload).execute(tx).await?;
         Ok(())
     }
+}
+
+/// Processes the messages with `lanes` tasks; returns the messages per second.
+pub(crate) async fn autocommit(pool: &PgPool, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
+    let pool = pool.clone();
+    let process = move |payload: Bytes| {
+        let pool = pool.clone();
+        async move {
+            let event: OrderPaid = serde_json::from_slice(&payload)?;
+            let query = sqlx::query(EFFECT).bind(AUTOCOMMIT).bind(event.order_id).bind(event.amount);
+            query.execute(&pool).await?;
+            Ok(())
+        }
+    };
+    Queue::new(messages).process(lanes, process).await
 }

@@ -5,11 +5,10 @@
 //! | `options`, `servers` | the command line; the servers, and the other library |
 //! | `all`, `plan` | the rounds of all sides; the cases and thresholds |
 //! | `case`, `sides` | one case; all sides, ready to run |
-//! | `autocommit` | A: no dedup |
-//! | `by_hand` | B, the baseline: a loop written with sqlx |
+//! | `by_hand` | A: no dedup; B, the baseline: a loop written with sqlx |
 //! | `worker`, `sqlite`, `steady` | C, D and E: idem on PostgreSQL, on SQLite, from each broker |
 //! | `peers` | another library, a separate program |
-//! | `framework`, `idle`, `nothing` | idem alone; `bin/allocations` counts its allocations |
+//! | `framework`, `idle` | idem alone, with a store that does nothing; `bin/allocations` counts its allocations |
 //! | `calls` | external calls at once, with few connections |
 //! | `relay` | the relay of an outbox, compared to loops that publish |
 //! | `idle_worker` | a worker that has nothing to do |
@@ -17,10 +16,9 @@
 //! | `tables`, `prune` | millions of claims: the bytes of each, and the cost of pruning |
 //! | `queue`, `message` | the broker of all sides, a queue in memory; the messages and the tables |
 //! | `machine`, `samples` | the machine of the measurement; medians and ratios |
-//! | `outcome`, `table` | the results; as a table |
+//! | `outcome` | the results, as a table |
 
 mod all;
-mod autocommit;
 mod by_hand;
 mod calls;
 mod case;
@@ -29,7 +27,6 @@ mod idle;
 mod idle_worker;
 mod machine;
 mod message;
-mod nothing;
 mod options;
 mod outcome;
 mod peers;
@@ -43,7 +40,6 @@ mod sides;
 mod soak;
 mod sqlite;
 mod steady;
-mod table;
 mod tables;
 mod worker;
 

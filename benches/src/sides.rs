@@ -18,7 +18,7 @@ use crate::servers::Servers;
 use crate::sqlite::Files;
 use crate::tables::{Table, log, run};
 use crate::worker::{Handler, How};
-use crate::{autocommit, peers, steady};
+use crate::{peers, steady};
 
 /// The maximum concurrency of any side.
 pub(crate) const LANES: usize = 16;
@@ -108,7 +108,7 @@ impl<'a> Sides<'a> {
         let lanes = case.lanes;
         let idem = idem(work, lanes);
         match case.side {
-            Side::Autocommit => autocommit::run(&self.pool, lanes, messages).await,
+            Side::Autocommit => by_hand::autocommit(&self.pool, lanes, messages).await,
             Side::ByHand => ByHand::new(&self.pool, &self.by_hand(case)?, work).run(lanes, messages).await,
             Side::Idem => idem.run(&self.store(case)?.store, messages).await,
             Side::Natural => How { handler: Handler::Natural, ..idem }.run(&self.store(case)?.store, messages).await,

@@ -3,9 +3,8 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `staged` | the outbox, filled |
 //! | `counted` | counts and times the confirms of a sink |
-//! | `sides` | one run of one side: the relay, with keys, beside an open transaction; the loop |
+//! | `sides` | the outbox, filled; one run of one side: the relay, with keys, beside an open transaction; the loop |
 //! | `pace` | from commit to confirm at a fixed rate |
 //! | `report` | the table |
 
@@ -13,7 +12,6 @@ mod counted;
 mod pace;
 mod report;
 mod sides;
-mod staged;
 
 use anyhow::{Context, Result};
 use idem_brokers::Broker as Client;

@@ -13,8 +13,7 @@ use tokio::time::interval;
 use uuid::Uuid;
 
 use super::counted::Confirms;
-use super::sides::Sides;
-use super::staged::{NAME, OUTBOX, payload};
+use super::sides::{NAME, OUTBOX, Sides, payload};
 use crate::samples::quantile;
 
 /// Messages per second.

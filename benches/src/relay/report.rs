@@ -3,8 +3,7 @@
 use std::fmt;
 
 use super::pace::{RATE, Sample};
-use super::sides::{CONCURRENCY, OTHERS, PART, Side};
-use super::staged::SIZE;
+use super::sides::{CONCURRENCY, OTHERS, PART, SIZE, Side};
 use crate::case::Broker;
 use crate::machine::{Machine, load};
 use crate::options::Relayed;

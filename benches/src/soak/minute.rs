@@ -7,8 +7,7 @@ use anyhow::Result;
 use sqlx::{AssertSqlSafe, PgConnection};
 use tokio::time::{Instant, Interval};
 
-use super::process::Process;
-use super::worker::SCHEMA;
+use super::worker::{Process, SCHEMA};
 use crate::samples::median;
 
 /// The time between two looks at the process.

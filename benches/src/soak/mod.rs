@@ -2,14 +2,12 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `worker`, `process` | the worker, which is a separate process; its memory and connections, seen from outside |
-//! | `messages`, `publisher` | the messages with their copies; publishes them |
+//! | `worker` | the worker, which is a separate process, and its memory, seen from outside |
+//! | `publisher` | publishes the messages, with their copies |
 //! | `minute` | what is measured each minute |
 //! | `trend`, `verdict` | the growth over the run; what is reached |
 
-mod messages;
 mod minute;
-mod process;
 mod publisher;
 mod trend;
 mod verdict;
@@ -25,10 +23,9 @@ use tokio::sync::watch;
 use tokio::time::{interval, sleep, timeout};
 
 use self::minute::{LOOK, Minute};
-use self::process::Process;
 use self::publisher::Pace;
 use self::verdict::Verdict;
-use self::worker::{KEPT, NAME, SCHEMA};
+use self::worker::{KEPT, NAME, Process, SCHEMA};
 use crate::case::on_broker;
 use crate::machine::{Machine, load};
 use crate::message;
