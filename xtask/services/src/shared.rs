@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::instance::Local;
 use crate::server::Server;
-use crate::{apt, place, tools};
+use crate::{apt, place};
 
 /// The location of a server.
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ pub fn status() -> Vec<Status> {
 pub fn prepare() -> Result<()> {
     let _lock = lock()?;
     apt::install(Server::ALL.into_iter())?;
-    tools::program("pgbouncer")
+    apt::program("pgbouncer")
 }
 
 /// Returns the lines for a shell to evaluate.

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 
 use self::certificate::Certificate;
 use crate::server::Server;
-use crate::{Instance, daemon, place, process};
+use crate::{Instance, place, process};
 
 /// Apache Kafka: one node (KRaft), no password, listening on the loopback address only. Topics are not created
 /// automatically. Two more listeners, named in its configuration, require a login: `idem` with password `idem`. One of them
@@ -83,5 +83,5 @@ fn launch(home: &Path, port: u16) -> Result<()> {
     // It listens for a while before it serves requests.
     let started = || fs::read_to_string(home.join("log")).is_ok_and(|log| log.contains("Kafka Server started"));
     let listens = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
-    daemon::launch("Apache Kafka", &mut server, home, || started() && listens())
+    process::launch("Apache Kafka", &mut server, home, || started() && listens())
 }
