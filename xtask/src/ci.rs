@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cargo::{cargo, run};
 use crate::services::Up;
-use crate::{demo, model, mutants, test};
+use crate::{mutants, packages, test};
 
 /// The feature sets of the facade that a user may select, each checked separately; the examples with the default ones, which
 /// are SQLite alone.
@@ -34,7 +34,7 @@ pub(crate) struct Options {
 fn part_of_commit() -> Result<()> {
     let mutants = mutants::Options::of_commit()?;
     thread::scope(|scope| {
-        let demo = scope.spawn(demo::small);
+        let demo = scope.spawn(packages::small);
         let tried = mutants::run(&mutants);
         demo.join().map_err(|_| anyhow!("the demo panicked"))??;
         tried
@@ -52,7 +52,7 @@ fn minute_of_orphans(servers: &Up) -> Result<()> {
 /// Runs the cheap checks first. A warning is an error here, so that warnings do not accumulate.
 pub(crate) fn run_all(options: &Options) -> Result<()> {
     mutants::run(&mutants::Options::check())?;
-    model::search(&["--small".to_owned()])?;
+    packages::search(&["--small".to_owned()])?;
     idem_services::tools()?;
     thread::scope(|scope| {
         // The servers' packages come from the network, while the compiler has work.
@@ -64,9 +64,9 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     // All the following checks share the servers.
     let servers = Up::new()?;
     if options.full {
-        demo::small()?;
-        demo::small_run(&["--relay", "--messages", "300", "--kills", "3"])?;
-        demo::small_run(&["external", "--messages", "300", "--kills", "3"])?;
+        packages::small()?;
+        packages::small_run(&["--relay", "--messages", "300", "--kills", "3"])?;
+        packages::small_run(&["external", "--messages", "300", "--kills", "3"])?;
         minute_of_orphans(&servers)?;
         mutants::run(&mutants::Options::default())?;
     } else {

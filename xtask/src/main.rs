@@ -1,13 +1,11 @@
 //! The chores of this repository, each a subcommand: `cargo xtask --help`.
 
-mod bench;
 mod cargo;
 mod ci;
-mod demo;
 mod failures;
 mod matrix;
-mod model;
 mod mutants;
+mod packages;
 mod program;
 mod services;
 mod suites;
@@ -61,13 +59,13 @@ struct Passed {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Services { what } => services::run(what),
-        Chore::Bench(options) => bench::measure(&[], &options.args),
-        Chore::Soak(options) => bench::measure(&["soak"], &options.args),
+        Chore::Bench(options) => packages::measure(&[], &options.args),
+        Chore::Soak(options) => packages::measure(&["soak"], &options.args),
         Chore::Test(options) => test::test(&options, || Ok(())),
         Chore::Ci(options) => ci::run_all(&options),
-        Chore::Demo(options) => demo::demo(&options.args),
+        Chore::Demo(options) => packages::demo(&options.args),
         Chore::Mutants(options) => mutants::run(&options),
-        Chore::Model(options) => model::search(&options.args),
+        Chore::Model(options) => packages::search(&options.args),
         Chore::Matrix(options) => matrix::run(&options),
     };
     match done {
