@@ -5,11 +5,10 @@
 //! | `worker` | the worker, which is a separate process, and its memory, seen from outside |
 //! | `publisher` | publishes the messages, with their copies |
 //! | `minute` | what is measured each minute |
-//! | `trend`, `verdict` | the growth over the run; what is reached |
+//! | `verdict` | the growth over the run, and what is reached |
 
 mod minute;
 mod publisher;
-mod trend;
 mod verdict;
 mod worker;
 
