@@ -6,7 +6,7 @@ use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 use crate::disruptions::Event;
 use crate::harness::directory;
 use crate::mode::{Load, Mode};
-use crate::servers::Servers;
+use crate::processes::Servers;
 use crate::{relay, run};
 
 /// How many deviations are listed for each line.

@@ -12,8 +12,7 @@ use idem_brokers::Broker;
 use crate::disruptions::{Disruptions, Event};
 use crate::journal::Sum;
 use crate::plan::Plan;
-use crate::processes::Processes;
-use crate::servers::Servers;
+use crate::processes::{Processes, Servers};
 use crate::tables::{Progress, Tables};
 
 /// The share of the events that is held back as long as something is still to be done to the processes: one of this many.

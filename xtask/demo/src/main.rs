@@ -6,7 +6,7 @@
 //! | `campaign` | the runs of a command, one line each |
 //! | `harness` | a run: publishes, kills, breaks, and waits until all is settled |
 //! | `disruptions` | all that is done to processes and servers, and when |
-//! | `processes`, `servers` | the processes and the servers |
+//! | `processes` | the processes and the servers |
 //! | `hold` | signals to the processes: keep work in hand, end between commit and ack |
 //! | `journal` | the journal of a process, which survives a kill |
 //! | `worker`, `watched` | the process that is killed; its instrumented source or sink, with the failpoint |
@@ -30,7 +30,6 @@ mod plan;
 mod processes;
 mod relay;
 mod run;
-mod servers;
 mod tables;
 mod verdict;
 mod watched;

@@ -20,9 +20,9 @@ use crate::external::provider::Bank;
 use crate::handler::{pay, pay_many};
 use crate::journal::{Event, Journal};
 use crate::mode::Mode;
+use crate::processes::DATABASE;
 use crate::relay::TAKEN;
 use crate::relay::handlers::{RELAYED, stage, take};
-use crate::servers::DATABASE;
 use crate::tables::SCHEMA;
 use crate::watched::{Watch, id};
 

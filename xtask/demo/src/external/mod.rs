@@ -2,15 +2,13 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `plan` | which requests fail, and which rows are held beyond the life of their key |
+//! | `plan` | which requests fail, which rows are held beyond the life of their key, and what an operator does about rows |
 //! | `provider` | the provider as a server, and its client |
 //! | `handlers` | a handler with an external call, and a naive one |
-//! | `operator` | what is done about rows meanwhile: keys that get too old, and calls that are made again |
 //! | `judge` | the verdict on both runs |
 
 pub(crate) mod handlers;
 mod judge;
-mod operator;
 mod plan;
 pub(crate) mod provider;
 
@@ -28,9 +26,8 @@ use crate::disruptions::Disruptions;
 use crate::harness::{Scene, directory};
 use crate::mode::{Load, Mode};
 use crate::plan::{Plan, number};
-use crate::processes::Processes;
+use crate::processes::{Processes, Servers};
 use crate::run::check_disruptions;
-use crate::servers::Servers;
 use crate::tables::{Progress, Tables, unsigned};
 use crate::worker::{NAME, Role};
 
@@ -84,7 +81,7 @@ async fn once(
     let mut processes = Processes::new::<Nats>(role, mode, &directory, servers)?;
     processes.give(&["--provider", &address.to_string()]);
     let mut operator = JoinSet::new();
-    operator.spawn(operator::work(servers.database().to_owned(), held.clone()));
+    operator.spawn(plan::operate(servers.database().to_owned(), held.clone()));
     let mut scene = Scene {
         disruptions: Disruptions::new(load.kills.unwrap_or(KILLS), &[], load.messages, rng),
         plan: &plan,

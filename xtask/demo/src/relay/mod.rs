@@ -26,9 +26,8 @@ use crate::campaign::{Ledger, Run};
 use crate::disruptions::{Disruptions, Event};
 use crate::harness::{Scene, directory};
 use crate::plan::{ACCOUNTS, Plan};
-use crate::processes::Processes;
+use crate::processes::{Processes, Servers};
 use crate::run::check_disruptions;
-use crate::servers::Servers;
 use crate::tables::{Tables, unsigned};
 use crate::worker::{NAME, Role};
 
