@@ -6,14 +6,13 @@
 //! | `all`, `plan` | the rounds of all sides; the cases and thresholds |
 //! | `case`, `sides` | one case; all sides, ready to run |
 //! | `by_hand` | A: no dedup; B, the baseline: a loop written with sqlx |
-//! | `worker`, `sqlite`, `steady` | C, D and E: idem on PostgreSQL, on SQLite, from each broker |
-//! | `peers` | another library, a separate program |
+//! | `worker`, `sqlite` | C, D and E: idem on PostgreSQL, also from each broker; on SQLite |
 //! | `framework`, `idle` | idem alone, with a store that does nothing; `bin/allocations` counts its allocations |
 //! | `calls` | external calls at once, with few connections |
 //! | `relay` | the relay of an outbox, compared to loops that publish |
 //! | `idle_worker` | a worker that has nothing to do |
 //! | `soak` | a worker at half of its load for an hour: what grows |
-//! | `tables`, `prune` | millions of claims: the bytes of each, and the cost of pruning |
+//! | `tables` | millions of claims: the bytes of each, and the cost of pruning |
 //! | `queue`, `message` | the broker of all sides, a queue in memory; the messages and the tables |
 //! | `machine`, `samples` | the machine of the measurement; medians and ratios |
 //! | `outcome` | the results, as a table |
@@ -29,9 +28,7 @@ mod machine;
 mod message;
 mod options;
 mod outcome;
-mod peers;
 mod plan;
-mod prune;
 mod queue;
 mod relay;
 mod samples;
@@ -39,7 +36,6 @@ mod servers;
 mod sides;
 mod soak;
 mod sqlite;
-mod steady;
 mod tables;
 mod worker;
 

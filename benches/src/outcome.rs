@@ -6,9 +6,9 @@ use crate::case::{Case, FROM_KAFKA, Side, WARM_UP};
 use crate::framework::Framework;
 use crate::machine::Machine;
 use crate::plan::{self, Line};
-use crate::prune::Prune;
 use crate::samples::{Samples, range};
 use crate::tables::Bytes;
+use crate::tables::Prune;
 
 pub(crate) struct Outcome {
     pub(crate) command: String,

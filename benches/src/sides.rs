@@ -14,11 +14,10 @@ use crate::machine::cpu;
 use crate::message::{self, Claims, SCHEMA};
 use crate::options::Options;
 use crate::samples::Sample;
-use crate::servers::Servers;
+use crate::servers::{Servers, run_peer};
 use crate::sqlite::Files;
 use crate::tables::{Table, log, run};
-use crate::worker::{Handler, How};
-use crate::{peers, steady};
+use crate::worker::{Handler, How, steady};
 
 /// The maximum concurrency of any side.
 pub(crate) const LANES: usize = 16;
@@ -85,7 +84,7 @@ impl<'a> Sides<'a> {
             let (messages, address) = ((message::fresh(messages)?, WARM_UP), self.servers.address(broker)?);
             let count = messages.0.len();
             let conn = &mut self.conn;
-            let sample = on_broker!(broker, B => steady::run::<B>(address, &store, how, messages, conn).await)?;
+            let sample = on_broker!(broker, B => steady::<B>(address, &store, how, messages, conn).await)?;
             self.verify(case, count).await?;
             return Ok(sample);
         }
@@ -119,7 +118,7 @@ impl<'a> Sides<'a> {
             }
             Side::Peer => {
                 let program = self.peer.as_ref().context("backbone-outbox was not built")?;
-                peers::run(program, &self.servers.database, lanes, count).await
+                run_peer(program, &self.servers.database, lanes, count).await
             }
             Side::Sqlite => self.sqlite.idem(lanes, messages).await,
             Side::SqliteByHand => self.sqlite.by_hand(lanes, messages).await,

@@ -3,12 +3,10 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `counted` | counts and times the confirms of a sink |
 //! | `sides` | the outbox, filled; one run of one side: the relay, with keys, beside an open transaction; the loop |
-//! | `pace` | from commit to confirm at a fixed rate |
+//! | `pace` | counts and times the confirms of a sink; from commit to confirm at a fixed rate |
 //! | `report` | the table |
 
-mod counted;
 mod pace;
 mod report;
 mod sides;

@@ -12,7 +12,7 @@ use sqlx::{Connection, PgConnection, PgPool};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::counted::Confirms;
+use super::pace::Confirms;
 use crate::by_hand;
 use crate::message::{self, SCHEMA};
 use crate::sides::LANES;
