@@ -15,8 +15,7 @@ use idem_test::{Tapped, TappedSink};
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 
-use crate::external::handlers::{Payer, called, naive};
-use crate::external::provider::Bank;
+use crate::external::handlers::{Bank, Payer, called, naive};
 use crate::handler::{pay, pay_many};
 use crate::journal::{Event, Journal};
 use crate::mode::Mode;

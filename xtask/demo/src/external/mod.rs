@@ -3,14 +3,12 @@
 //! | file | contents |
 //! |---|---|
 //! | `plan` | which requests fail, which rows are held beyond the life of their key, and what an operator does about rows |
-//! | `provider` | the provider as a server, and its client |
-//! | `handlers` | a handler with an external call, and a naive one |
+//! | `handlers` | a handler with an external call, and a naive one; the provider as a server, and its client |
 //! | `judge` | the verdict on both runs |
 
 pub(crate) mod handlers;
 mod judge;
 mod plan;
-pub(crate) mod provider;
 
 use std::collections::BTreeSet;
 
@@ -76,7 +74,7 @@ async fn once(
     tables.rows("CREATE TABLE demo.payments (message bigint NOT NULL, charge text NOT NULL)", &[]).await?;
     let broker = Nats::connect(servers.broker(), NAME).await?;
     broker.create().await?;
-    let address = provider::serve(provider.clone()).await?;
+    let address = handlers::serve(provider.clone()).await?;
     let directory = directory(&format!("external {}", role.name()));
     let mut processes = Processes::new::<Nats>(role, mode, &directory, servers)?;
     processes.give(&["--provider", &address.to_string()]);
