@@ -23,7 +23,6 @@ mod process;
 mod rabbitmq;
 mod server;
 mod shared;
-mod watcher;
 
 pub use apt::{program, tools};
 pub use instance::Instance;
