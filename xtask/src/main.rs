@@ -6,11 +6,9 @@ mod failures;
 mod matrix;
 mod mutants;
 mod packages;
-mod program;
 mod services;
 mod suites;
 mod test;
-mod tree;
 
 use std::process::ExitCode;
 

@@ -11,10 +11,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use crate::cargo::Program;
 use crate::cargo::{announce, cargo, root, run};
 use crate::failures::failures;
 use crate::mutants;
-use crate::program::Program;
 
 const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
 

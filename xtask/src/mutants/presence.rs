@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use anyhow::{Context, Result, bail};
 
 use super::mutant::Mutant;
-use crate::program::Program;
+use crate::cargo::Program;
 
 /// The names of tests by the name of their program.
 type Tests = HashMap<String, HashSet<String>>;
