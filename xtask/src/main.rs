@@ -2,7 +2,6 @@
 
 mod cargo;
 mod ci;
-mod failures;
 mod matrix;
 mod mutants;
 mod packages;

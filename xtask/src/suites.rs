@@ -11,9 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::cargo::Program;
-use crate::cargo::{announce, cargo, root, run};
-use crate::failures::failures;
+use crate::cargo::{Program, announce, cargo, failures, root, run};
 use crate::mutants;
 
 const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];

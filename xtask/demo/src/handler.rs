@@ -8,9 +8,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sqlx::PgConnection;
 
-use crate::fate::Fate;
 use crate::journal::Event;
-use crate::plan::Order;
+use crate::plan::{Fate, Order};
 use crate::watched::Watch;
 
 /// Writes the effect, then performs the action of the message's fate, so that a failure has something to roll back.

@@ -11,7 +11,7 @@
 //! | `journal` | the journal of a process, which survives a kill |
 //! | `worker`, `watched` | the process that is killed; its instrumented source or sink, with the failpoint |
 //! | `mode` | how much there is to do, and how workers consume |
-//! | `plan`, `fate` | the messages; what a handler does with one, and the required outcome |
+//! | `plan` | the messages; what a handler does with one, and the required outcome |
 //! | `handler` | the handlers: ordinary and careless actions, and what they write |
 //! | `run`, `tables`, `verdict` | a run of workers and its totals; queries of the database; the outcome of each message |
 //! | `relay` | the run of the outbox |
@@ -20,7 +20,6 @@
 mod campaign;
 mod disruptions;
 mod external;
-mod fate;
 mod handler;
 mod harness;
 mod hold;

@@ -9,9 +9,8 @@ use idem_brokers::Broker;
 
 use crate::campaign::{Ledger, Run};
 use crate::disruptions::Disruptions;
-use crate::fate::Fate;
 use crate::harness::{Scene, directory};
-use crate::plan::Plan;
+use crate::plan::{Fate, Plan};
 use crate::processes::{Processes, Servers};
 use crate::tables::Tables;
 use crate::verdict::{Found, Verdict};

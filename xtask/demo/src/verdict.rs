@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::fate::{COMMITTED, CONFLICT, End};
-use crate::plan::{Order, Plan};
+use crate::plan::{COMMITTED, CONFLICT, End, Order, Plan};
 use crate::tables::InboxRow;
 
 /// The contents of the database at the end.
@@ -114,7 +113,7 @@ mod tests {
     use fastrand::Rng;
 
     use super::*;
-    use crate::fate::Fate;
+    use crate::plan::Fate;
 
     /// Returns messages that all have the required outcome.
     fn sound() -> (Plan, Found) {

@@ -9,8 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::mutant::Mutant;
 use super::presence::absent;
-use crate::cargo::{Program, cargo, root};
-use crate::failures::failures;
+use crate::cargo::{Program, cargo, failures, root};
 
 /// A test that runs for more seconds than this hangs.
 const PATIENCE: u32 = 180;
