@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::case::{Case, Side, Size};
 use crate::framework;
-use crate::machine::{Machine, load};
+use crate::machine::{describe, load};
 use crate::options::Options;
 use crate::outcome::Outcome;
 use crate::samples::Samples;
@@ -33,7 +33,7 @@ pub(crate) async fn measure(servers: &Servers, options: &Options) -> Result<Outc
         }
     }
     let mut sides = Sides::new(servers, options, sizes(&cases, options), peer).await?;
-    let machine = Machine::look(&mut sides.conn).await?;
+    let machine = describe(&mut sides.conn).await?;
     let samples = rounds(&mut sides, cases, options, &mut missing).await?;
     let mut bytes = Vec::new();
     for table in &sides.tables {

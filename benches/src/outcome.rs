@@ -4,15 +4,13 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::case::{Case, FROM_KAFKA, Side, WARM_UP};
 use crate::framework::Framework;
-use crate::machine::Machine;
 use crate::plan::{self, Line};
 use crate::samples::{Samples, range};
-use crate::tables::Bytes;
-use crate::tables::Prune;
+use crate::tables::{Bytes, Prune};
 
 pub(crate) struct Outcome {
     pub(crate) command: String,
-    pub(crate) machine: Machine,
+    pub(crate) machine: String,
     pub(crate) rounds: usize,
     /// The claims in the large tables.
     pub(crate) rows: usize,

@@ -17,7 +17,7 @@ use idem_brokers::Broker as Client;
 use self::report::{Line, Report};
 use self::sides::{Side, Sides};
 use crate::case::on_broker;
-use crate::machine::Machine;
+use crate::machine::describe;
 use crate::options::Relayed;
 use crate::servers::Servers;
 use crate::tables::run;
@@ -25,7 +25,7 @@ use crate::tables::run;
 /// Measures the brokers that were asked for.
 pub(crate) async fn measure(servers: &Servers, options: &Relayed) -> Result<Report> {
     let mut sides = Sides::new(&servers.database).await?;
-    let machine = Machine::look(&mut sides.conn).await?;
+    let machine = describe(&mut sides.conn).await?;
     let mut lines: Vec<_> = options.broker.iter().map(|broker| Line::new(*broker)).collect();
     for round in 0..=options.rounds {
         for line in &mut lines {

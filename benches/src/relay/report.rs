@@ -5,13 +5,13 @@ use std::fmt;
 use super::pace::{RATE, Sample};
 use super::sides::{CONCURRENCY, OTHERS, PART, SIZE, Side};
 use crate::case::Broker;
-use crate::machine::{Machine, load};
+use crate::machine::load;
 use crate::options::Relayed;
 use crate::samples::median;
 
 #[derive(Debug)]
 pub(crate) struct Report {
-    machine: Machine,
+    machine: String,
     messages: usize,
     seconds: f64,
     lines: Vec<Line>,
@@ -107,7 +107,7 @@ fn mark(reached: bool) -> &'static str {
 }
 
 impl Report {
-    pub(super) fn new(machine: Machine, options: &Relayed, lines: Vec<Line>) -> Self {
+    pub(super) fn new(machine: String, options: &Relayed, lines: Vec<Line>) -> Self {
         Self { machine, messages: options.messages, seconds: options.seconds, lines }
     }
 
@@ -155,7 +155,7 @@ mod tests {
         }
         let sample = Sample { p50: 5.0, p99, rate };
         line.paced = vec![sample];
-        Report { machine: Machine::default(), messages: 1, seconds: 1.0, lines: vec![line] }
+        Report { machine: String::new(), messages: 1, seconds: 1.0, lines: vec![line] }
     }
 
     #[test]

@@ -26,7 +26,7 @@ use self::publisher::Pace;
 use self::verdict::Verdict;
 use self::worker::{KEPT, NAME, Process, SCHEMA};
 use crate::case::on_broker;
-use crate::machine::{Machine, load};
+use crate::machine::{describe, load};
 use crate::message;
 use crate::options::Soak;
 use crate::servers::Servers;
@@ -51,7 +51,7 @@ async fn on<B: Client>(url: &str, address: &str, options: &Soak) -> Result<u8> {
     run(&mut conn, format!("DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")).await?;
     let client = B::connect(address, NAME).await?;
     client.create_keeping(KEPT).await?;
-    println!("command     cargo xtask soak (release build)\n{}", Machine::look(&mut conn).await?);
+    println!("command     cargo xtask soak (release build)\n{}", describe(&mut conn).await?);
     println!("worker      one message per transaction from {}, claims kept for six minutes\n", options.broker);
     println!("{}", Minute::heading());
 
