@@ -4,10 +4,8 @@
 //! |---|---|
 //! | `worker` | the worker, which is a separate process, and its memory, seen from outside |
 //! | `publisher` | publishes the messages, with their copies |
-//! | `minute` | what is measured each minute |
-//! | `verdict` | the growth over the run, and what is reached |
+//! | `verdict` | what is measured each minute, the growth over the run, and what is reached |
 
-mod minute;
 mod publisher;
 mod verdict;
 mod worker;
@@ -21,9 +19,8 @@ use sqlx::{Connection, PgConnection};
 use tokio::sync::watch;
 use tokio::time::{interval, sleep, timeout};
 
-use self::minute::{LOOK, Minute};
 use self::publisher::Pace;
-use self::verdict::Verdict;
+use self::verdict::{LOOK, Minute, Verdict};
 use self::worker::{KEPT, NAME, Process, SCHEMA};
 use crate::case::on_broker;
 use crate::machine::{describe, load};
