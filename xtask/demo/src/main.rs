@@ -3,14 +3,13 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `campaign` | the runs of a command, one line each |
+//! | `campaign` | the runs of a command, one line each; how much there is to do, and how workers consume |
 //! | `harness` | a run: publishes, kills, breaks, and waits until all is settled |
 //! | `disruptions` | all that is done to processes and servers, and when |
 //! | `processes` | the processes and the servers |
 //! | `hold` | signals to the processes: keep work in hand, end between commit and ack |
 //! | `journal` | the journal of a process, which survives a kill |
 //! | `worker`, `watched` | the process that is killed; its instrumented source or sink, with the failpoint |
-//! | `mode` | how much there is to do, and how workers consume |
 //! | `plan` | the messages; what a handler does with one, and the required outcome |
 //! | `handler` | the handlers: ordinary and careless actions, and what they write |
 //! | `run`, `tables`, `verdict` | a run of workers and its totals; queries of the database; the outcome of each message |
@@ -24,7 +23,6 @@ mod handler;
 mod harness;
 mod hold;
 mod journal;
-mod mode;
 mod plan;
 mod processes;
 mod relay;
@@ -42,8 +40,7 @@ use anyhow::Result;
 use clap::Parser;
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 
-use crate::campaign::{BROKERS, Run, play};
-use crate::mode::{Load, Mode};
+use crate::campaign::{BROKERS, Load, Mode, Run, play};
 use crate::worker::Role;
 
 /// Workers that are killed, and a ledger of what became of each message.

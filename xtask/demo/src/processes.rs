@@ -14,9 +14,9 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::campaign::Mode;
 use crate::hold::Signals;
 use crate::journal::{Reader, Sum};
-use crate::mode::Mode;
 use crate::worker::Role;
 
 /// A worker process, or another one with a journal.

@@ -15,10 +15,10 @@ use idem_test::{Tapped, TappedSink};
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 
+use crate::campaign::Mode;
 use crate::external::handlers::{Bank, Payer, called, naive};
 use crate::handler::{pay, pay_many};
 use crate::journal::{Event, Journal};
-use crate::mode::Mode;
 use crate::processes::DATABASE;
 use crate::relay::TAKEN;
 use crate::relay::handlers::{RELAYED, stage, take};

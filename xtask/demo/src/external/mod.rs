@@ -20,9 +20,9 @@ use sqlx::Row;
 use tokio::task::JoinSet;
 
 use self::judge::{Charged, Outcome, judge};
+use crate::campaign::{Load, Mode};
 use crate::disruptions::Disruptions;
 use crate::harness::{Scene, directory};
-use crate::mode::{Load, Mode};
 use crate::plan::{Plan, number};
 use crate::processes::{Processes, Servers};
 use crate::run::check_disruptions;
