@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 
-use crate::case::{Case, Side, Size};
 use crate::framework;
 use crate::machine::{describe, load};
 use crate::options::Options;
 use crate::outcome::Outcome;
+use crate::plan::{Case, Side, Size};
 use crate::samples::Samples;
 use crate::servers::{Servers, build_peer};
 use crate::sides::Sides;

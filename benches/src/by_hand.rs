@@ -16,8 +16,8 @@ use sha2::{Digest, Sha256};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 
-use crate::case::Work;
 use crate::message::{AUTOCOMMIT, BY_HAND, Claims, EFFECT, OrderPaid, TO};
+use crate::plan::Work;
 use crate::queue::Queue;
 
 const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 30000; \

@@ -8,10 +8,10 @@ use idem_brokers::Broker as Client;
 use sqlx::{Connection, PgConnection};
 use tokio::time::sleep;
 
-use crate::case::on_broker;
 use crate::machine::{cpu, describe, load};
 use crate::message::{self, SCHEMA, order_paid};
 use crate::options::Idle;
+use crate::plan::on_broker;
 use crate::queue::{Deliveries, Queue};
 use crate::servers::Servers;
 

@@ -3,8 +3,8 @@
 //! | file | contents |
 //! |---|---|
 //! | `options`, `servers` | the command line; the servers, and the other library |
-//! | `all`, `plan` | the rounds of all sides; the cases and thresholds |
-//! | `case`, `sides` | one case; all sides, ready to run |
+//! | `all`, `plan` | the rounds of all sides; one case, all cases and thresholds |
+//! | `sides` | all sides, ready to run |
 //! | `by_hand` | A: no dedup; B, the baseline: a loop written with sqlx |
 //! | `worker`, `sqlite` | C, D and E: idem on PostgreSQL, also from each broker; on SQLite |
 //! | `framework`, `idle` | idem alone, with a store that does nothing; `bin/allocations` counts its allocations |
@@ -20,7 +20,6 @@
 mod all;
 mod by_hand;
 mod calls;
-mod case;
 mod framework;
 mod idle;
 mod idle_worker;

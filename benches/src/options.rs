@@ -2,8 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::case::{Broker, Case};
-use crate::plan;
+use crate::plan::{self, Broker, Case};
 
 /// Measure idem and everything it is compared to, in turns, and print a table.
 ///

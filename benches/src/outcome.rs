@@ -2,9 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::case::{Case, FROM_KAFKA, Side, WARM_UP};
 use crate::framework::Framework;
-use crate::plan::{self, Line};
+use crate::plan::{self, Case, FROM_KAFKA, Line, Side, WARM_UP};
 use crate::samples::{Samples, range};
 use crate::tables::{Bytes, Prune};
 

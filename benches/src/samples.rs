@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::case::Case;
+use crate::plan::Case;
 
 /// One run of one case.
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +80,7 @@ pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Side;
+    use crate::plan::Side;
 
     #[test]
     fn a_percentile_is_one_of_the_values() {

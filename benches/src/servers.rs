@@ -10,7 +10,7 @@ use idem_services::{Instance, root};
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use crate::case::Broker;
+use crate::plan::Broker;
 
 /// The servers. Those that were started end with this value.
 pub(crate) struct Servers {

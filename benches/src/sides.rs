@@ -9,10 +9,10 @@ use bytes::Bytes;
 use sqlx::{Connection, PgConnection, PgPool};
 
 use crate::by_hand::{self, ByHand};
-use crate::case::{Case, Side, Size, WARM_UP, Work, on_broker};
 use crate::machine::cpu;
 use crate::message::{self, Claims, SCHEMA};
 use crate::options::Options;
+use crate::plan::{Case, Side, Size, WARM_UP, Work, on_broker};
 use crate::samples::Sample;
 use crate::servers::{Servers, run_peer};
 use crate::sqlite::Files;

@@ -9,9 +9,9 @@ use idem::Postgres;
 use idem::store::Consumers;
 use sqlx::{AssertSqlSafe, PgConnection};
 
-use crate::case::{Size, Work};
 use crate::message::{self, Claims, SCHEMA};
 use crate::options::Options;
+use crate::plan::{Size, Work};
 use crate::sides::{LANES, Sides};
 use crate::worker::{Handler, How};
 

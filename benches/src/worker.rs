@@ -13,9 +13,9 @@ use idem_test::tap::Tap;
 use sqlx::PgConnection;
 use tokio::sync::watch;
 
-use crate::case::Work;
 use crate::machine::cpu;
 use crate::message::{EFFECTS, IDEM, OrderPaid, order_natural, order_paid, order_staged};
+use crate::plan::Work;
 use crate::queue::{Deliveries, Queue};
 use crate::samples::Sample;
 use crate::tables::log;

@@ -16,9 +16,9 @@ use idem_brokers::Broker as Client;
 
 use self::report::{Line, Report};
 use self::sides::{Side, Sides};
-use crate::case::on_broker;
 use crate::machine::describe;
 use crate::options::Relayed;
+use crate::plan::on_broker;
 use crate::servers::Servers;
 use crate::tables::run;
 

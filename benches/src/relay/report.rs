@@ -4,9 +4,9 @@ use std::fmt;
 
 use super::pace::{RATE, Sample};
 use super::sides::{CONCURRENCY, OTHERS, PART, SIZE, Side};
-use crate::case::Broker;
 use crate::machine::load;
 use crate::options::Relayed;
+use crate::plan::Broker;
 use crate::samples::median;
 
 #[derive(Debug)]

@@ -22,10 +22,10 @@ use tokio::time::{interval, sleep, timeout};
 use self::publisher::Pace;
 use self::verdict::{LOOK, Minute, Verdict};
 use self::worker::{KEPT, NAME, Process, SCHEMA};
-use crate::case::on_broker;
 use crate::machine::{describe, load};
 use crate::message;
 use crate::options::Soak;
+use crate::plan::on_broker;
 use crate::servers::Servers;
 use crate::tables::run;
 

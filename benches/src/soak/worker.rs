@@ -17,8 +17,8 @@ use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use crate::case::{Broker, on_broker};
 use crate::message::{EFFECT, IDEM, OrderPaid};
+use crate::plan::{Broker, on_broker};
 
 /// The name of the queue, stream or topic.
 pub(crate) const NAME: &str = "idem-bench-soak";
