@@ -3,20 +3,21 @@
 //! The files in `xtask/mutants` list them by area. The defects are applied to a copy of the repository under `target/mutants`.
 
 mod mutant;
-mod part;
 mod presence;
 mod trial;
 
+use std::fmt;
+use std::ops::Range;
 use std::process::Command;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use clap::Args;
 
 use crate::cargo::root;
 use crate::services::Up;
 use mutant::Mutant;
-use part::Part;
 pub(crate) use presence::tests_exist;
 use trial::{Verdict, Workshop};
 
@@ -132,4 +133,60 @@ fn report(verdicts: &[(&Mutant, Verdict)], untried: usize) -> Result<()> {
     println!("\n{caught} mutants were caught, {} not, and {untried} were not tried", missed.len());
     ensure!(missed.is_empty(), "these mutants were not caught:\n{}", missed.join("\n"));
     Ok(())
+}
+
+/// One of several parts that have about the same size. Each mutant belongs to exactly one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// From 1.
+    number: usize,
+    of: usize,
+}
+
+impl Part {
+    /// Returns the places of its mutants in a list of this length.
+    pub(crate) fn places(self, length: usize) -> Range<usize> {
+        (self.number - 1) * length / self.of..self.number * length / self.of
+    }
+}
+
+impl FromStr for Part {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (number, of) = text.split_once('/').context("a part is written K/N, as in 3/12")?;
+        let part = Self { number: number.parse()?, of: of.parse()? };
+        ensure!((1..=part.of).contains(&part.number), "the parts of {of} are 1/{of} to {of}/{of}");
+        Ok(part)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mutant_is_in_exactly_one_part_and_the_parts_are_of_one_size() -> Result<()> {
+        for length in [1, 11, 12, 81, 100] {
+            let parts = (1..=12).map(|number| Ok(format!("{number}/12").parse::<Part>()?.places(length)));
+            let parts = parts.collect::<Result<Vec<_>>>()?;
+            assert_eq!(parts.iter().cloned().flatten().collect::<Vec<_>>(), (0..length).collect::<Vec<_>>());
+            let size = length.div_ceil(12);
+            assert!(parts.iter().all(|part| part.len() == size || part.len() + 1 == size));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_part_that_does_not_exist_is_refused() {
+        for text in ["0/12", "13/12", "1/0", "3", "a/b"] {
+            assert!(text.parse::<Part>().is_err(), "{text}");
+        }
+    }
 }
