@@ -23,18 +23,6 @@ use crate::queue::Queue;
 const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 30000; \
     SET LOCAL idle_in_transaction_session_timeout = 40000; SET LOCAL synchronous_commit = on";
 
-fn claim(table: &str) -> String {
-    format!(
-        "INSERT INTO {table} (handler_id, key, fingerprint, processed_at)
-         VALUES ($1, $2, $3, now()) ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text"
-    )
-}
-
-/// Returns the query that checks whether an existing claim belongs to this message.
-fn existing(table: &str) -> String {
-    format!("SELECT fingerprint = $3 FROM {table} WHERE handler_id = $1 AND key = $2")
-}
-
 const GUARD: &str = "SELECT pg_current_xact_id_if_assigned()::text";
 
 /// Stages a message, in the same table as idem's.
@@ -70,8 +58,14 @@ pub(crate) struct ByHand {
 impl ByHand {
     /// Creates the loop. The handler does this work: inserts a row, or also stages a message.
     pub(crate) fn new(pool: &PgPool, claims: &Claims, work: Work) -> Self {
-        let (claim, existing) = (claim(&claims.table).into(), existing(&claims.table).into());
-        Self { pool: pool.clone(), work, handler: claims.handler, claim, existing }
+        let Claims { table, handler } = claims;
+        let claim = format!(
+            "INSERT INTO {table} (handler_id, key, fingerprint, processed_at)
+             VALUES ($1, $2, $3, now()) ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text"
+        );
+        // Whether an existing claim belongs to this message.
+        let existing = format!("SELECT fingerprint = $3 FROM {table} WHERE handler_id = $1 AND key = $2");
+        Self { pool: pool.clone(), work, handler: *handler, claim: claim.into(), existing: existing.into() }
     }
 
     /// Processes the messages with `lanes` tasks; returns the messages per second.

@@ -65,6 +65,26 @@ impl Outcome {
         let is_below = |line: Line| self.reached(&line).map_or(self.whole, |reached| reached < line.least);
         u8::from(above || plan::lines(self.rows).into_iter().any(is_below))
     }
+
+    fn case(&self, f: &mut Formatter<'_>, case: &Case) -> fmt::Result {
+        let Some(rate) = self.samples.rate(case) else { return Ok(()) };
+        let (low, high) = range(self.samples.of(case).iter().map(|sample| sample.rate));
+        let client = self.samples.median(case, |sample| sample.client).unwrap_or(f64::NAN);
+        let log = self.samples.median(case, |sample| sample.wal).unwrap_or(f64::NAN);
+        let (range, micros) = (format!("{low:.0} to {high:.0}"), format!("{:.1}", 1e6 / rate));
+        row(f, &case.label(), [whole(rate), range, micros, format!("{client:.1}"), whole(log)])
+    }
+
+    fn ratios(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for line in plan::lines(self.rows) {
+            let Some(reached) = self.reached(&line) else { continue };
+            let least = if line.least == 0.0 { String::new() } else { line.least.to_string() };
+            let below = if reached < line.least { "BELOW" } else { "" };
+            let reached = if line.to.is_some() { format!("{reached:.2}") } else { whole(reached) };
+            row(f, &line.what, [&least, &reached, below])?;
+        }
+        Ok(())
+    }
 }
 
 /// Returns the bytes of a claim of the large table in which it has most.
@@ -118,28 +138,6 @@ impl Display for Outcome {
             0 => "\npassed: each line that was measured is reached\n",
             _ => "\nFAILED: a line is not reached, or a limit is exceeded\n",
         })
-    }
-}
-
-impl Outcome {
-    fn case(&self, f: &mut Formatter<'_>, case: &Case) -> fmt::Result {
-        let Some(rate) = self.samples.rate(case) else { return Ok(()) };
-        let (low, high) = range(self.samples.of(case).iter().map(|sample| sample.rate));
-        let client = self.samples.median(case, |sample| sample.client).unwrap_or(f64::NAN);
-        let log = self.samples.median(case, |sample| sample.wal).unwrap_or(f64::NAN);
-        let (range, micros) = (format!("{low:.0} to {high:.0}"), format!("{:.1}", 1e6 / rate));
-        row(f, &case.label(), [whole(rate), range, micros, format!("{client:.1}"), whole(log)])
-    }
-
-    fn ratios(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for line in plan::lines(self.rows) {
-            let Some(reached) = self.reached(&line) else { continue };
-            let least = if line.least == 0.0 { String::new() } else { line.least.to_string() };
-            let below = if reached < line.least { "BELOW" } else { "" };
-            let reached = if line.to.is_some() { format!("{reached:.2}") } else { whole(reached) };
-            row(f, &line.what, [&least, &reached, below])?;
-        }
-        Ok(())
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Kafka;
 
 impl Kafka {
     /// The version downloaded from Maven Central.
-    pub const VERSION: &str = VERSION;
+    pub const VERSION: &str = "4.1.1";
 
     /// Starts a private instance, whose address is `host:port`. Fails if Kafka can neither be found nor downloaded, or does
     /// not respond within two minutes.
@@ -137,8 +137,6 @@ fn java_version(java: &Path) -> Option<u32> {
     version.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// The version that is downloaded.
-const VERSION: &str = "4.1.1";
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
 /// Returns the directory with the jars. Missing jars are downloaded.
@@ -160,7 +158,7 @@ fn installed() -> Option<PathBuf> {
 }
 
 fn assembled() -> Option<PathBuf> {
-    Some(cache().join(VERSION).join("libs")).filter(|libs| libs.is_dir())
+    Some(cache().join(Kafka::VERSION).join("libs")).filter(|libs| libs.is_dir())
 }
 
 /// Returns the directory of the jars that all instances share; `cargo clean` removes it.
@@ -177,7 +175,7 @@ fn assemble() -> Result<PathBuf> {
     if let Some(libs) = assembled() {
         return Ok(libs);
     }
-    eprintln!("getting Apache Kafka {VERSION} from Maven Central");
+    eprintln!("getting Apache Kafka {} from Maven Central", Kafka::VERSION);
     let unfinished = cache().join("unfinished");
     let _ = fs::remove_dir_all(&unfinished);
     fs::create_dir(&unfinished)?;
@@ -185,7 +183,7 @@ fn assemble() -> Result<PathBuf> {
         "cannot get Apache Kafka from Maven Central: give Maven a mirror (~/.m2/settings.xml), or unpack Apache Kafka 4 \
          and set KAFKA_HOME, or set KAFKA_BROKERS",
     )?;
-    fs::rename(&unfinished, cache().join(VERSION))?;
+    fs::rename(&unfinished, cache().join(Kafka::VERSION))?;
     assembled().context("Maven has copied no jars")
 }
 
@@ -193,6 +191,6 @@ fn maven(dir: &Path) -> Result<()> {
     fs::write(dir.join("pom.xml"), include_str!("pom.xml"))?;
     let mut mvn = Command::new("mvn");
     mvn.current_dir(dir).args(["-B", "-q", COPY, "-DincludeScope=runtime", "-DoutputDirectory=libs"]);
-    process::run(mvn.arg(format!("-Dkafka.version={VERSION}")))?;
+    process::run(mvn.arg(format!("-Dkafka.version={}", Kafka::VERSION)))?;
     Ok(())
 }
