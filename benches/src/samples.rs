@@ -33,11 +33,6 @@ impl Samples {
         self.0.get(case).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the measured cases.
-    pub(crate) fn cases(&self) -> impl Iterator<Item = &Case> {
-        self.0.keys()
-    }
-
     pub(crate) fn median(&self, case: &Case, of: impl Fn(&Sample) -> f64) -> Option<f64> {
         let values: Vec<f64> = self.of(case).iter().map(of).collect();
         (!values.is_empty()).then(|| median(values))
