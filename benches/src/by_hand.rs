@@ -1,7 +1,8 @@
-//! The baseline: a careful engineer's implementation of the same guarantees with sqlx.
+//! The sides without idem: a consumer that trusts its broker, and the baseline, a careful engineer's implementation of the same
+//! guarantees with sqlx.
 //!
-//! It has these advantages: a connection for each task, prepared statements, no test before a connection is acquired, a
-//! plain INSERT as its claim, and a queue that costs nothing to poll. It also omits what idem adds (single flight in
+//! The baseline has these advantages: a connection for each task, prepared statements, no test before a connection is acquired,
+//! a plain INSERT as its claim, and a queue that costs nothing to poll. It also omits what idem adds (single flight in
 //! the process, a timeout for each response, redelivered messages through an inbox, spans and metrics). It has
 //! everything that the guarantees require: timeouts for locks, statements and idle transactions, durability, the
 //! fingerprint, the handler timeout, the guard, and the ack after the commit.
@@ -15,24 +16,12 @@ use sha2::{Digest, Sha256};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 
-use crate::case::Work;
-use crate::message::{BY_HAND, Claims, EFFECT, OrderPaid, TO};
+use crate::message::{AUTOCOMMIT, BY_HAND, Claims, EFFECT, OrderPaid, TO};
+use crate::plan::Work;
 use crate::queue::Queue;
 
 const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 30000; \
     SET LOCAL idle_in_transaction_session_timeout = 40000; SET LOCAL synchronous_commit = on";
-
-fn claim(table: &str) -> String {
-    format!(
-        "INSERT INTO {table} (handler_id, key, fingerprint, processed_at)
-         VALUES ($1, $2, $3, now()) ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text"
-    )
-}
-
-/// Returns the query that checks whether an existing claim belongs to this message.
-fn existing(table: &str) -> String {
-    format!("SELECT fingerprint = $3 FROM {table} WHERE handler_id = $1 AND key = $2")
-}
 
 const GUARD: &str = "SELECT pg_current_xact_id_if_assigned()::text";
 
@@ -69,8 +58,14 @@ pub(crate) struct ByHand {
 impl ByHand {
     /// Creates the loop. The handler does this work: inserts a row, or also stages a message.
     pub(crate) fn new(pool: &PgPool, claims: &Claims, work: Work) -> Self {
-        let (claim, existing) = (claim(&claims.table).into(), existing(&claims.table).into());
-        Self { pool: pool.clone(), work, handler: claims.handler, claim, existing }
+        let Claims { table, handler } = claims;
+        let claim = format!(
+            "INSERT INTO {table} (handler_id, key, fingerprint, processed_at)
+             VALUES ($1, $2, $3, now()) ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text"
+        );
+        // Whether an existing claim belongs to this message.
+        let existing = format!("SELECT fingerprint = $3 FROM {table} WHERE handler_id = $1 AND key = $2");
+        Self { pool: pool.clone(), work, handler: *handler, claim: claim.into(), existing: existing.into() }
     }
 
     /// Processes the messages with `lanes` tasks; returns the messages per second.
@@ -120,4 +115,19 @@ impl ByHand {
         query.bind(key.as_bytes()).bind(ENVELOPE).bind(payload).execute(tx).await?;
         Ok(())
     }
+}
+
+/// Processes the messages with `lanes` tasks; returns the messages per second.
+pub(crate) async fn autocommit(pool: &PgPool, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
+    let pool = pool.clone();
+    let process = move |payload: Bytes| {
+        let pool = pool.clone();
+        async move {
+            let event: OrderPaid = serde_json::from_slice(&payload)?;
+            let query = sqlx::query(EFFECT).bind(AUTOCOMMIT).bind(event.order_id).bind(event.amount);
+            query.execute(&pool).await?;
+            Ok(())
+        }
+    };
+    Queue::new(messages).process(lanes, process).await
 }

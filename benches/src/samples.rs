@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::case::Case;
+use crate::plan::Case;
 
 /// One run of one case.
 #[derive(Debug, Clone, Copy)]
@@ -31,11 +31,6 @@ impl Samples {
 
     pub(crate) fn of(&self, case: &Case) -> &[Sample] {
         self.0.get(case).map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns the measured cases.
-    pub(crate) fn cases(&self) -> impl Iterator<Item = &Case> {
-        self.0.keys()
     }
 
     pub(crate) fn median(&self, case: &Case, of: impl Fn(&Sample) -> f64) -> Option<f64> {
@@ -80,7 +75,7 @@ pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Side;
+    use crate::plan::Side;
 
     #[test]
     fn a_percentile_is_one_of_the_values() {

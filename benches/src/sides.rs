@@ -9,16 +9,15 @@ use bytes::Bytes;
 use sqlx::{Connection, PgConnection, PgPool};
 
 use crate::by_hand::{self, ByHand};
-use crate::case::{Case, Side, Size, Work, on_broker};
 use crate::machine::cpu;
 use crate::message::{self, Claims, SCHEMA};
 use crate::options::Options;
+use crate::plan::{Case, Side, Size, WARM_UP, Work, on_broker};
 use crate::samples::Sample;
-use crate::servers::Servers;
+use crate::servers::{Servers, run_peer};
 use crate::sqlite::Files;
 use crate::tables::{Table, log, run};
-use crate::worker::{Handler, How};
-use crate::{autocommit, peers, steady};
+use crate::worker::{Handler, How, steady};
 
 /// The maximum concurrency of any side.
 pub(crate) const LANES: usize = 16;
@@ -82,10 +81,10 @@ impl<'a> Sides<'a> {
         self.clean(case).await?;
         if let Side::Broker(broker, batch) = case.side {
             let (store, how) = (self.table(Size::Empty)?.store.clone(), How { batch, ..idem(case.work, case.lanes) });
-            let (messages, address) = ((message::fresh(messages)?, case.warm_up()), self.servers.address(broker)?);
+            let (messages, address) = ((message::fresh(messages)?, WARM_UP), self.servers.address(broker)?);
             let count = messages.0.len();
             let conn = &mut self.conn;
-            let sample = on_broker!(broker, B => steady::run::<B>(address, &store, how, messages, conn).await)?;
+            let sample = on_broker!(broker, B => steady::<B>(address, &store, how, messages, conn).await)?;
             self.verify(case, count).await?;
             return Ok(sample);
         }
@@ -108,7 +107,7 @@ impl<'a> Sides<'a> {
         let lanes = case.lanes;
         let idem = idem(work, lanes);
         match case.side {
-            Side::Autocommit => autocommit::run(&self.pool, lanes, messages).await,
+            Side::Autocommit => by_hand::autocommit(&self.pool, lanes, messages).await,
             Side::ByHand => ByHand::new(&self.pool, &self.by_hand(case)?, work).run(lanes, messages).await,
             Side::Idem => idem.run(&self.store(case)?.store, messages).await,
             Side::Natural => How { handler: Handler::Natural, ..idem }.run(&self.store(case)?.store, messages).await,
@@ -119,7 +118,7 @@ impl<'a> Sides<'a> {
             }
             Side::Peer => {
                 let program = self.peer.as_ref().context("backbone-outbox was not built")?;
-                peers::run(program, &self.servers.database, lanes, count).await
+                run_peer(program, &self.servers.database, lanes, count).await
             }
             Side::Sqlite => self.sqlite.idem(lanes, messages).await,
             Side::SqliteByHand => self.sqlite.by_hand(lanes, messages).await,

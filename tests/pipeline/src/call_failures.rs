@@ -9,8 +9,7 @@ use idem_conformance::store::World;
 use idem_conformance::{soon, until};
 use idem_test::provider::Fault;
 
-use super::paying::{MINUTE, Paying, attempts};
-use super::payments::{ASK_AFTER, KEY_LIFE};
+use super::paying::{ASK_AFTER, KEY_LIFE, MINUTE, Paying, attempts};
 use super::settings::Settings;
 
 /// Of a call to a provider without keys: it is not repeated, and the provider is asked.

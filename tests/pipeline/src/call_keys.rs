@@ -12,8 +12,7 @@ use idem_test::Publication;
 use super::desk::Desk;
 use super::line::Line;
 use super::orders::Order;
-use super::paying::Paying;
-use super::payments::{Pay, Pays, Starts};
+use super::paying::{Pay, Paying, Pays, Starts};
 use super::running::Running;
 use super::settings::Settings;
 

@@ -18,8 +18,7 @@ use idem_test::tapped_store::{Over, TappedStore};
 
 use super::faulty::{Do, Faulty};
 use super::orders::Order;
-use super::paying::Paying;
-use super::payments::Pays;
+use super::paying::{Paying, Pays};
 use super::running::Running;
 use super::schemas::{Answer, Registry, of_schema, patient};
 

@@ -11,8 +11,7 @@ use idem_test::Publication;
 use idem_test::provider::Fault;
 
 use super::orders::{Act, Order};
-use super::paying::{MINUTE, Paying, attempts, order};
-use super::payments::{Pays, PaysItself, Starts};
+use super::paying::{MINUTE, Paying, Pays, PaysItself, Starts, attempts, order};
 use super::settings::Settings;
 
 /// It is charged once, and completes once with the answer, also if copies of it come.

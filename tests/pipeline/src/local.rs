@@ -9,9 +9,8 @@ use idem_conformance::store::World;
 use idem_conformance::until;
 use idem_test::Publication;
 
-use super::handing::Handing;
+use super::handing::{Handing, Hands, Receipt, Receives};
 use super::line::sorted;
-use super::local_handlers::{Hands, Receipt, Receives};
 use super::orders::{Act, Order};
 use super::settings::Settings;
 use super::watched::{is_ready, watched};

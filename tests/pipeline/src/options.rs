@@ -11,8 +11,7 @@ use idem_test::{Publication, Tapped};
 
 use super::handlers::NaturalOrders;
 use super::line::Line;
-use super::orders::Order;
-use super::orders::{Act, Orders};
+use super::orders::{Act, Order, Orders};
 use super::schemas::{Answer, BACKWARDS, Registry};
 use super::settings::Settings;
 use idem_conformance::store::World;

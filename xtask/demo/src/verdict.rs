@@ -1,10 +1,8 @@
 //! The outcome of each message, and whether it is the required one.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 
-use crate::fate::{COMMITTED, CONFLICT, End};
-use crate::plan::{Order, Plan};
+use crate::plan::{COMMITTED, CONFLICT, End, Order, Plan};
 use crate::tables::InboxRow;
 
 /// The contents of the database at the end.
@@ -25,26 +23,8 @@ pub(crate) struct Verdict {
     /// Messages whose handler ran COMMIT in a process that was killed before it could record that. idem documents this
     /// limit.
     pub(crate) unwritten: u64,
-    /// One text for each message with a wrong outcome, the worst first.
-    pub(crate) wrong: Vec<(Wrong, String)>,
-}
-
-/// The kind of a wrong outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wrong {
-    Lost,
-    Doubled,
-    Otherwise,
-}
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lost => "LOST",
-            Self::Doubled => "DOUBLED",
-            Self::Otherwise => "not as planned",
-        })
-    }
+    /// One text for each message with a wrong outcome, those first that are doubled or lost.
+    pub(crate) wrong: Vec<String>,
 }
 
 impl Verdict {
@@ -98,9 +78,9 @@ impl Verdict {
         self.lost += lost;
         self.doubled += doubled;
         let kind = match (lost, doubled) {
-            (0, 0) => Wrong::Otherwise,
-            (0, _) => Wrong::Doubled,
-            _ => Wrong::Lost,
+            (0, 0) => "not as planned",
+            (0, _) => "DOUBLED",
+            _ => "LOST",
         };
         for order in orders {
             let claim = match found.claims.get(&order.key) {
@@ -112,8 +92,8 @@ impl Verdict {
             let effects = found.effects(order);
             let rows: Vec<&str> = found.rows(order).iter().map(|row| row.text.as_str()).collect();
             let rows = rows.join("; ");
-            let text = format!("message {id}, key {key:?}, {fate:?}: {effects} effects, {claim}; [{rows}]");
-            self.wrong.push((kind, text));
+            self.wrong
+                .push(format!("{kind}: message {id}, key {key:?}, {fate:?}: {effects} effects, {claim}; [{rows}]"));
         }
     }
 }
@@ -133,7 +113,7 @@ mod tests {
     use fastrand::Rng;
 
     use super::*;
-    use crate::fate::Fate;
+    use crate::plan::Fate;
 
     /// Returns messages that all have the required outcome.
     fn sound() -> (Plan, Found) {

@@ -15,10 +15,9 @@ use idem_test::tap::{AckTap, SinkTap, Tap};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::fate::End;
 use crate::hold::Signalled;
 use crate::journal::{Event, Journal};
-use crate::plan::{Order, id_of};
+use crate::plan::{End, Order, id_of};
 
 /// The state shared by the source, its ackers and the handler.
 #[derive(Debug, Clone)]

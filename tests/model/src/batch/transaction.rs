@@ -1,8 +1,7 @@
 //! The transaction of a batch: the claims, the handlers one after another, the guard, and the commit.
 
 use super::defect::Defect;
-use super::state::{Batch, Claim, MESSAGES, Place, Row, State};
-use super::steps::Steps;
+use super::state::{Batch, Claim, MESSAGES, Place, Row, State, Steps};
 use super::world::{Handler, World};
 
 const WORKER: &str = "the worker";

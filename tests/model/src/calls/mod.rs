@@ -8,7 +8,6 @@ mod producer;
 mod provider;
 mod row;
 mod state;
-mod steps;
 mod traces;
 mod world;
 
@@ -19,8 +18,7 @@ pub(crate) use world::{World, of, worlds};
 use crate::property::Property;
 use crate::search::{Model, Reach};
 
-use state::{KEYS, Key, Row, Stage, State, WORKERS};
-use steps::Steps;
+use state::{KEYS, Key, Row, Stage, State, Steps, WORKERS};
 
 impl Model for World {
     type State = State;

@@ -2,8 +2,7 @@
 
 use super::defect::Defect;
 use super::row::NAMES;
-use super::state::{Age, Stage, State, WORKERS};
-use super::steps::Steps;
+use super::state::{Age, Stage, State, Steps, WORKERS};
 
 /// The request of a worker arrives, or its answer is lost.
 pub(super) fn steps(steps: &mut Steps<'_>, worker: usize) {

@@ -1,8 +1,7 @@
 //! A worker and the row: take, decide, record, complete.
 
 use super::defect::Defect;
-use super::state::{Age, Death, Holder, Row, Stage, State};
-use super::steps::Steps;
+use super::state::{Age, Death, Holder, Row, Stage, State, Steps};
 use super::world::World;
 
 /// The names of the workers.

@@ -166,3 +166,6 @@ impl State {
         matches!(holder, Some(Holder::Leased(holder) | Holder::Bypassed(holder)) if usize::from(holder) == worker)
     }
 }
+
+/// A state of these worlds, and the steps that it permits.
+pub(super) type Steps<'a> = crate::step::Steps<'a, super::world::World, State>;

@@ -11,8 +11,7 @@ use super::names::{AGAIN, slot_name};
 use super::outage;
 use super::scenario::Handler;
 use super::slot::Slot;
-use super::state::{Place, State};
-use super::steps::Steps;
+use super::state::{Place, State, Steps};
 use super::storing::{committed_early, store, wait_for_row};
 use super::task::Stage;
 

@@ -5,8 +5,7 @@ use super::defect::Defect;
 use super::names::slot_name;
 use super::scenario::Scenario;
 use super::slot::Slot;
-use super::state::State;
-use super::steps::Steps;
+use super::state::{State, Steps};
 use super::task::{Stage, Work};
 
 /// There is a claim. Equal fingerprints: a duplicate, whether the claim has a date or not, and nothing is written. Otherwise a

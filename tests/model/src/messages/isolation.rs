@@ -9,8 +9,7 @@ use super::names::{WORLD, slot_name};
 use super::rows::{due, is_ordinary};
 use super::scenario::{MAX_STARTS, Scenario};
 use super::slot::{Slot, slots, worker};
-use super::state::State;
-use super::steps::Steps;
+use super::state::{State, Steps};
 use super::task::{Isolation, Lock, Stage, Task, Work};
 
 /// Such a row is due. If its process has the locks at once, it fetches the row. Otherwise it waits for them, and nothing

@@ -20,7 +20,6 @@ mod rows;
 mod scenario;
 mod slot;
 mod state;
-mod steps;
 mod storing;
 mod task;
 mod traces;
@@ -37,8 +36,7 @@ use crate::search::{Model, Reach};
 use database::Claim;
 use facts::Facts;
 use slot::ALL;
-use state::{DELIVERIES, Log, MESSAGES, Place, State};
-use steps::Steps;
+use state::{DELIVERIES, Log, MESSAGES, Place, State, Steps};
 use task::Work;
 
 impl Model for Scenario {

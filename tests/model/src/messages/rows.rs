@@ -9,8 +9,7 @@ use super::names::{AGAIN, slot_name};
 use super::outage;
 use super::scenario::Scenario;
 use super::slot::Slot;
-use super::state::State;
-use super::steps::Steps;
+use super::state::{State, Steps};
 use super::storing::committed_early;
 use super::task::{Isolation, Lock, Stage, Task, Work};
 

@@ -7,8 +7,7 @@ use super::handler::gives_up;
 use super::names::slot_name;
 use super::scenario::Handler;
 use super::slot::Slot;
-use super::state::State;
-use super::steps::Steps;
+use super::state::{State, Steps};
 use super::task::Stage;
 
 /// Takes the message over as an inbox row: the claim first, undated, then the row, in one commit.

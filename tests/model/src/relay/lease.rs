@@ -1,7 +1,6 @@
 //! The lease: taken, lost and given up.
 
-use super::state::{Lease, RELAYS, Relay};
-use super::steps::Steps;
+use super::state::{Lease, RELAYS, Relay, Steps};
 
 /// The names of the relays.
 pub(super) const NAMES: [&str; RELAYS] = ["relay A", "relay B"];

@@ -3,8 +3,7 @@
 use super::defect::Defect;
 use super::lease::NAMES;
 use super::staging::all;
-use super::state::{Known, Lease, Relay, Row, State};
-use super::steps::Steps;
+use super::state::{Known, Lease, Relay, Row, State, Steps};
 use super::world::Broker;
 
 /// Reads every message that is left. One whose transaction commits late is found by the next read. One that is not due

@@ -112,3 +112,6 @@ impl State {
         matches!(self.lease, Lease::Leased(holder) | Lease::Expired(holder) if usize::from(holder) == relay)
     }
 }
+
+/// A state of these worlds, and the steps that it permits.
+pub(super) type Steps<'a> = crate::step::Steps<'a, super::world::World, State>;

@@ -3,18 +3,15 @@
 use std::hash::Hash;
 
 use super::done::Done;
-use super::line::Line;
+use super::lines::Lines;
 
 /// Lines that must be a path of the model.
 pub(crate) trait Path {
     /// A place on the way: a state of the model, and the lines that are done.
     type At: Clone + Eq + Hash;
 
-    /// Names the lines, for a report.
-    fn name(&self) -> &str;
-
-    /// The lines, in order of their begins.
-    fn lines(&self) -> &[Line];
+    /// The lines.
+    fn lines(&self) -> &Lines;
 
     /// The place before the first line.
     fn first(&self) -> Self::At;

@@ -7,10 +7,10 @@ use super::path::Path;
 
 /// Says which line is not possible, behind which one, and what would have been, at the farthest places.
 pub(super) fn refusal<P: Path>(path: &P, farthest: &[P::At]) -> String {
-    let lines = path.lines();
+    let lines = &path.lines().all;
     let stop = |at: &P::At| path.done(at).due(lines);
     let stops: BTreeSet<_> = farthest.iter().filter_map(stop).collect();
-    let mut text = format!("the lines of {} are no path of the model.\n", path.name());
+    let mut text = format!("the lines of {} are no path of the model.\n", path.lines().name);
     let mut tell = |what: &str, line: usize| {
         let of = &lines[line];
         // Writing to a string cannot fail.

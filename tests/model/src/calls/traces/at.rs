@@ -30,7 +30,7 @@ impl At {
     pub(super) fn first(call: &Call) -> Self {
         let mut first = Self {
             state: call.world.first(),
-            done: Done::none(&call.lines),
+            done: Done::none(&call.lines.all),
             is_stored: call.is_stored,
             workers: [None; WORKERS],
             keys: [None; KEYS],
@@ -77,7 +77,7 @@ impl At {
 
     /// The same place if this worker stands for the process; `None` if it cannot.
     pub(super) fn bound(&self, call: &Call, worker: usize, process: usize) -> Option<Self> {
-        let is_dead = call.death(process).is_some_and(|line| self.done.has(line));
+        let is_dead = call.lines.is_dead(process, &self.done);
         if is_dead || self.workers[worker].is_some_and(|bound| bound != process) {
             return None;
         }

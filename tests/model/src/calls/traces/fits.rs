@@ -20,7 +20,7 @@ pub(super) fn fits(
     (step, worker): (Step, Option<usize>),
     after: &State,
 ) -> Option<[Option<usize>; KEYS]> {
-    let of = &call.lines[line];
+    let of = &call.lines.all[line];
     let agrees = |said: Option<bool>, is: Option<bool>| said.is_none() || said == is;
     let word = WORDS.iter().find(|(sentence, _)| *sentence == step.what).map(|(_, word)| *word);
     let said = of.values.reply.as_deref().or(of.values.by.as_deref());
@@ -58,7 +58,7 @@ pub(super) fn note(next: &mut At, line: &Line, worker: Option<usize>) {
 
 /// The names of the keys behind a line; `None` if it names another key than that of the step.
 fn named(call: &Call, at: &At, line: usize, worker: Option<usize>, after: &State) -> Option<[Option<usize>; KEYS]> {
-    let (step, name, mut keys) = (call.lines[line].step, call.key_of[line], at.keys);
+    let (step, name, mut keys) = (call.lines.all[line].step, call.key_of[line], at.keys);
     let Some(number) = number(at, step, worker, after).map(usize::from) else { return Some(keys) };
     match step {
         // Its name is not known before it is used.
