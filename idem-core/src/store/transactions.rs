@@ -9,7 +9,7 @@ use super::{
 /// The transactions of a store, and the claims in them.
 ///
 /// Each statement of idem's own sees what was committed before it began (READ COMMITTED). At a stricter level, one that
-/// misses a commit fails with [`StoreError::Serialization`].
+/// misses a commit fails with [`StoreError::Serialization`](super::StoreError::Serialization).
 ///
 /// The store lends the transaction to handlers. A careless one ends it by COMMIT or ROLLBACK, ignores the error of either, and
 /// begins another one. The store refuses what is written behind such an end, because it would be written again when the message
@@ -53,7 +53,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// [begins with its claim](Self::begin_first).
     ///
     /// It waits for another transaction's uncommitted claim, for a tenth of a second, because all other messages of the batch wait
-    /// with it. If one is locked for too long, the whole call fails with [`StoreError::LockTimeout`]; the database does not report
+    /// with it. If one is locked for too long, the whole call fails with [`StoreError::LockTimeout`](super::StoreError::LockTimeout); the database does not report
     /// which claim it was. It never waits for a committed claim, which the run of an inbox row may be dating: that one is found,
     /// as it was committed.
     ///
