@@ -240,16 +240,3 @@ async fn a_missing_column_is_named_at_the_start() {
     world.sql("DROP TABLE idem_inbox_messages").await;
     assert!(starts(&world.dir).await.unwrap().contains("the table `inbox_messages`"));
 }
-
-/// Nothing migrates them, since no version with them was released.
-#[tokio::test]
-async fn tables_from_before_0_1_are_refused_with_their_cure() {
-    let world = World::new().await;
-    let old = "(1, 'claims_and_inbox', 1), (2, 'outbox', 1), (4, 'calls', 1), (6, 'former_names', 1)";
-    world.sql("DELETE FROM idem_migrations").await;
-    world.sql(&format!("INSERT INTO idem_migrations (version, name, supports) VALUES {old}")).await;
-    let why = starts(&world.dir).await.unwrap();
-    for part in ["orders.db", "before 0.1", "claims_and_inbox", "docs::moving"] {
-        assert!(why.contains(part), "{why}");
-    }
-}
