@@ -56,7 +56,7 @@ impl PostgresOptions {
             retention: Duration::from_secs(7 * 24 * 3600),
             verify_only: false,
             resets: false,
-            kind: Kind { pooled: false, durable: true, isolation: Isolation::ReadCommitted },
+            kind: Kind { pooled: false, isolation: Isolation::ReadCommitted },
         }
     }
 
@@ -152,22 +152,6 @@ impl PostgresOptions {
     /// leaves them, and a relay does not visit again what waits for a destination or was deleted under an old snapshot.
     pub fn verify_only(mut self) -> Self {
         self.verify_only = true;
-        self
-    }
-
-    /// Logs a warning instead of returning an error if the database may lose a commit that it has reported (`fsync`,
-    /// `full_page_writes` or `synchronous_commit` off, unlogged tables). **A crash then loses messages**, since the
-    /// broker was already acked.
-    ///
-    /// ```no_run
-    /// # async fn connect() -> Result<(), idem_core::Error> {
-    /// // A server of tests that runs with `fsync = off`.
-    /// let url = "postgres://test@localhost/test";
-    /// let store = idem_core::Postgres::options(url).allow_unsafe_durability().connect().await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn allow_unsafe_durability(mut self) -> Self {
-        self.kind.durable = false;
         self
     }
 
@@ -283,9 +267,9 @@ impl PostgresOptions {
             );
         }
         let role = connection.ready.session.role.clone();
-        let clock = check::server(&mut connection, !kind.durable, &failed).await?;
+        let clock = check::server(&mut connection, &failed).await?;
         migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
-        tables::check(&mut connection, &self.schema, !kind.durable, &failed).await?;
+        tables::check(&mut connection, &self.schema, &failed).await?;
         connection.put_back();
         Ok(Postgres(Arc::new(Inner {
             pool,

@@ -37,12 +37,12 @@ impl Opener {
 
     /// Logs in with these options, and prepares the session.
     pub(super) async fn open(&self, of: Use, options: PgConnectOptions) -> Result<Ready, Failure> {
-        let Kind { pooled, durable, .. } = self.kind;
+        let pooled = self.kind.pooled;
         let first = self.first.lock().clone();
         let options = match pooled {
             // A pooler accepts no settings: its sessions start with the role's settings.
             true => options,
-            false => session::started(options, of, durable, first.as_ref()),
+            false => session::started(options, of, first.as_ref()),
         };
         let mut conn = self.login.connect(options).await?;
         let mut session = Session::of(&mut conn, of == Use::Lent && !pooled).await?;
@@ -51,7 +51,7 @@ impl Opener {
             *self.first.lock() = Some(session.clone());
         }
         if !pooled {
-            session.prepare(&mut conn, of, durable, &self.prepare, &self.writes).await?;
+            session.prepare(&mut conn, of, &self.prepare, &self.writes).await?;
         }
         // sqlx counts how deep transactions are nested. From here on it counts one level for the connection's life,
         // while BEGIN, COMMIT and ROLLBACK are plain text: `tx.begin()` in a handler is always a savepoint, and its
