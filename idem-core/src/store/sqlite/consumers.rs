@@ -10,7 +10,7 @@ use super::{Sqlite, Txn, claims, prune};
 use crate::store::sql::statements;
 use crate::store::{
     Answer, CallAnswer, ClaimState, Consumers, Filter, HandlerId, HandlerMark, Identity, KnownHandler, NUMBERS, Page,
-    Replay, Replayed, Resolution, Row, Stats, next_provider_key, number, tell_of_retention,
+    Replay, Replayed, Resolution, Row, Stats, next_provider_key, number,
 };
 use crate::{Fingerprint, Reason};
 
@@ -19,23 +19,17 @@ impl Consumers for Sqlite {
         let work = async |store: &Self, txn: &mut Txn| {
             let mut handlers = Vec::with_capacity(names.len());
             for name in names {
-                handlers.push(store.intern(txn.connection(), consumer, name).await?);
+                handlers.push(HandlerId(store.intern(txn.connection(), consumer, name).await?));
             }
             Ok(handlers)
         };
-        let handlers = self.in_transaction(work).await?;
-        let stored = handlers.iter().map(|(_, retention)| *retention).max().flatten().map(duration);
-        tell_of_retention(consumer, self.retention, stored, |millis| {
-            let (table, consumer) = (self.prefix.as_str(), consumer.replace('\'', "''"));
-            format!("UPDATE {table}handlers SET retention = {millis} WHERE consumer = '{consumer}'")
-        });
-        Ok(handlers.into_iter().map(|(id, _)| HandlerId(id)).collect())
+        self.in_transaction(work).await
     }
 
     async fn rename(&self, consumer: &str, old: &str, new: &str) -> Answer<bool> {
         let rename = async |store: &Self, txn: &mut Txn| {
-            let before = store.number(txn.connection(), consumer, old).await?.map(|(id, _)| id);
-            let after = store.number(txn.connection(), consumer, new).await?.map(|(id, _)| id);
+            let before = store.number(txn.connection(), consumer, old).await?;
+            let after = store.number(txn.connection(), consumer, new).await?;
             let (id, is_old) = match (before, after) {
                 (Some(before), Some(after)) if before == after => return Ok(true),
                 (Some(before), Some(after)) if store.forget(txn.connection(), after).await? => (before, true),
@@ -43,7 +37,7 @@ impl Consumers for Sqlite {
                 (Some(_), Some(_)) => return Ok(false),
                 (Some(before), None) => (before, true),
                 (None, Some(after)) => (after, false),
-                (None, None) => (store.intern(txn.connection(), consumer, new).await?.0, false),
+                (None, None) => (store.intern(txn.connection(), consumer, new).await?, false),
             };
             if is_old {
                 store.query(statements::KEEP_NAME).bind(id).execute(txn.connection()).await?;
@@ -161,19 +155,18 @@ impl Consumers for Sqlite {
 }
 
 impl Sqlite {
-    /// Interns the name of a handler, and raises its retention, on this connection. Returns the number of the handler, and the
-    /// retention that it had.
+    /// Interns the name of a handler, and raises its retention, on this connection. Returns the number of the handler.
     pub(super) async fn intern(
         &self,
         connection: &mut SqliteConnection,
         consumer: &str,
         name: &str,
-    ) -> sqlx::Result<(i32, Option<i64>)> {
+    ) -> sqlx::Result<i32> {
         let retention = millis(self.retention);
         for attempt in 0..=NUMBERS {
-            if let Some(known) = self.number(&mut *connection, consumer, name).await? {
-                self.query(KEEP).bind(known.0).bind(retention).execute(connection).await?;
-                return Ok(known);
+            if let Some(id) = self.number(&mut *connection, consumer, name).await? {
+                self.query(KEEP).bind(id).bind(retention).execute(connection).await?;
+                return Ok(id);
             }
             let query = self.query(INTERN).bind(consumer).bind(name).bind(retention);
             query.bind(number(&[consumer, name], attempt)).execute(&mut *connection).await?;
@@ -181,14 +174,9 @@ impl Sqlite {
         Err(sqlx::Error::RowNotFound)
     }
 
-    /// Returns the number and the retention of a handler by its name, also by a former one.
-    async fn number(
-        &self,
-        connection: &mut SqliteConnection,
-        consumer: &str,
-        name: &str,
-    ) -> sqlx::Result<Option<(i32, Option<i64>)>> {
-        sqlx::query_as(self.prefix.sql(NUMBER)).bind(consumer).bind(name).fetch_optional(connection).await
+    /// Returns the number of a handler by its name, also by a former one.
+    async fn number(&self, connection: &mut SqliteConnection, consumer: &str, name: &str) -> sqlx::Result<Option<i32>> {
+        sqlx::query_scalar(self.prefix.sql(NUMBER)).bind(consumer).bind(name).fetch_optional(connection).await
     }
 
     /// Deletes a handler to which nothing belongs. Returns whether it has done so.

@@ -66,7 +66,7 @@ impl Sqlite {
         }
         let failed = |error: sqlx::Error| Error::database("could not claim a message", error);
         // On this connection: another one would wait for its transaction.
-        let (handler, _) = self.intern(connection, consumer, handler).await.map_err(failed)?;
+        let handler = self.intern(connection, consumer, handler).await.map_err(failed)?;
         // Behind a statement: sqlx counts in the connection's thread.
         check_transaction(connection.is_in_transaction())?;
         let identity = Identity { handler: HandlerId(handler), key, fingerprint };
