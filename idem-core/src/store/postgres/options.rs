@@ -233,13 +233,13 @@ impl PostgresOptions {
     pub async fn connect(self) -> Result<Postgres, Error> {
         self.validate()?;
         let kind = self.kind;
-        let login = Login::new(login::parse(&self.url)?, self.credentials, kind.pooled);
+        let login = Login { target: login::parse(&self.url)?, credentials: self.credentials, pooled: kind.pooled };
         let name = login.name();
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
         let quoted = quoted(&self.schema);
-        let [claim, writes] = [claims_sql::prepare(), format!("{}; {}", outbox_sql::prepare(), local_sql::prepare())]
+        let [prepare, writes] = [claims_sql::prepare(), format!("{}; {}", outbox_sql::prepare(), local_sql::prepare())]
             .map(|text| text.replace("{schema}", &quoted));
-        let opener = Opener::new(login, kind, claim, writes);
+        let opener = Opener { login, kind, prepare, writes, first: Default::default() };
         let pool = Arc::new(Pool::new(opener, self.connections, self.resets));
         let mut connection = pool.connection(Use::Own).await.map_err(|lost| {
             let error = lost.into_error();

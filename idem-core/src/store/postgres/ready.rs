@@ -23,18 +23,14 @@ pub(super) struct Opener {
     pub(super) login: Login,
     pub(super) kind: Kind,
     /// Prepares the statements of a transaction that a handler may use.
-    prepare: String,
+    pub(super) prepare: String,
     /// Prepares those that write what it stages.
-    writes: String,
+    pub(super) writes: String,
     /// The first session of idem's own, which tells what later ones start with.
-    first: Mutex<Option<Session>>,
+    pub(super) first: Mutex<Option<Session>>,
 }
 
 impl Opener {
-    pub(super) fn new(login: Login, kind: Kind, prepare: String, writes: String) -> Self {
-        Self { login, kind, prepare, writes, first: Mutex::default() }
-    }
-
     /// Logs in with these options, and prepares the session.
     pub(super) async fn open(&self, of: Use, options: PgConnectOptions) -> Result<Ready, Failure> {
         let pooled = self.kind.pooled;
