@@ -312,13 +312,8 @@ impl PostgresOptions {
 impl fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresOptions")
-            .field("credentials", &self.credentials.is_some())
             .field("schema", &self.schema)
-            .field("connections", &self.connections)
-            .field("retention", &self.retention)
-            .field("verify_only", &self.verify_only)
-            .field("resets", &self.resets)
-            .field("kind", &self.kind)
+            .field("credentials", &self.credentials.is_some())
             .finish_non_exhaustive()
     }
 }
