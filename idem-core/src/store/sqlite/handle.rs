@@ -107,9 +107,6 @@ impl Sqlite {
 
 impl fmt::Debug for Sqlite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sqlite")
-            .field("file", &self.file.path)
-            .field("retention", &self.retention)
-            .finish_non_exhaustive()
+        f.debug_struct("Sqlite").field("facts", &self.facts).finish_non_exhaustive()
     }
 }
