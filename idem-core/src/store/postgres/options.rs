@@ -15,7 +15,6 @@ use super::limits::Use;
 use super::login::{self, Callback, Login};
 use super::pool::Pool;
 use super::quote::quoted;
-use super::ready::Opener;
 use super::{check, claims_sql, local_sql, migrate, outbox_sql, tables};
 
 /// The options of a [`Postgres`] store. Returned by [`Postgres::options`].
@@ -237,10 +236,9 @@ impl PostgresOptions {
         let name = login.name();
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
         let quoted = quoted(&self.schema);
-        let [prepare, writes] = [claims_sql::prepare(), format!("{}; {}", outbox_sql::prepare(), local_sql::prepare())]
+        let prepared = [claims_sql::prepare(), format!("{}; {}", outbox_sql::prepare(), local_sql::prepare())]
             .map(|text| text.replace("{schema}", &quoted));
-        let opener = Opener { login, kind, prepare, writes, first: Default::default() };
-        let pool = Arc::new(Pool::new(opener, self.connections, self.resets));
+        let pool = Arc::new(Pool::new(login, kind, prepared, self.connections, self.resets));
         let mut connection = pool.connection(Use::Own).await.map_err(|lost| {
             let error = lost.into_error();
             // The errors of pgbouncer and RDS Proxy about a startup parameter.
