@@ -15,7 +15,7 @@
 //! | `consumers`, `consumers_sql` | handlers, gauges, dead letters |
 //! | `writes`, `local_sql` | the messages that COMMIT writes |
 //! | `own` | claims and staged messages in transactions of the application's own |
-//! | `prune`, `prune_sql` | removing old claims |
+//! | `prune` | removing old claims |
 //! | `quote` | names and values in the text of statements |
 //! | `plans` | tests of query plans |
 
@@ -43,7 +43,6 @@ mod own;
 mod plans_tests;
 mod pool;
 mod prune;
-mod prune_sql;
 mod quote;
 mod rollback;
 mod rows;
