@@ -17,7 +17,6 @@ use crate::{Error, Key};
 
 use super::handle::Statement;
 use super::rows::{self, duration, interval, secs, time};
-use super::writes::Staged;
 use super::{Postgres, Txn, outbox_sql};
 
 /// How many ids one statement counts, or twice as many as a quick one before it. Each then ends in time although rows were deleted
@@ -62,14 +61,8 @@ impl OutboxRows for Postgres {
     }
 
     fn stage(&self, txn: &mut Txn, outbox: OutboxId, outgoing: Vec<StagedMessage>, local: Vec<LocalMessage>) {
-        match &mut txn.writes.staged {
-            _ if outgoing.is_empty() => {}
-            Some(staged) => staged.messages.extend(outgoing),
-            none => *none = Some(Staged { outbox, messages: outgoing }),
-        }
-        if !local.is_empty() {
-            txn.writes.local = local;
-        }
+        txn.writes.staged.extend(outgoing.into_iter().map(|message| (outbox, message)));
+        txn.writes.local.extend(local);
     }
 
     async fn lease_outbox(&self, outbox: OutboxId, token: Uuid, request: LeaseRequest) -> Answer<LeaseAnswer> {
