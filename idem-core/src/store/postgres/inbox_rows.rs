@@ -78,15 +78,8 @@ impl InboxRows for Postgres {
         Ok(DueRows { ordinary, orphan, alone, crashed })
     }
 
-    async fn take(
-        &self,
-        handlers: &[HandlerId],
-        kind: RowKind,
-        limit: TakeLimit,
-        token: Uuid,
-        lease: Duration,
-    ) -> Answer<Vec<Row>> {
-        let which = match kind {
+    async fn take(&self, handlers: &[HandlerId], limit: TakeLimit, token: Uuid, lease: Duration) -> Answer<Vec<Row>> {
+        let which = match limit.kind {
             RowKind::Ordinary => inbox_sql::ORDINARY,
             RowKind::Orphan => inbox_sql::ORPHAN,
             RowKind::Alone => inbox_sql::ALONE,

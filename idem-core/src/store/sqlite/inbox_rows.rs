@@ -11,7 +11,7 @@ use crate::Reason;
 use crate::store::sql::statements;
 use crate::store::{
     Answer, CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId,
-    Identity, InboxRows, LeftCalls, LookBack, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, TakeLimit,
+    Identity, InboxRows, LeftCalls, LookBack, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowResult, TakeLimit,
     TakenCalls, envelope, error_text,
 };
 
@@ -67,16 +67,9 @@ impl InboxRows for Sqlite {
         Ok(DueRows { ordinary, orphan, alone, crashed })
     }
 
-    async fn take(
-        &self,
-        handlers: &[HandlerId],
-        kind: RowKind,
-        limit: TakeLimit,
-        token: Uuid,
-        lease: Duration,
-    ) -> Answer<Vec<Row>> {
-        let [limit, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let query = sql::query(&inbox_sql::take(kind)).bind(ids(handlers)).bind(limit).bind(millis(lease));
+    async fn take(&self, handlers: &[HandlerId], limit: TakeLimit, token: Uuid, lease: Duration) -> Answer<Vec<Row>> {
+        let [rows, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let query = sql::query(&inbox_sql::take(limit.kind)).bind(ids(handlers)).bind(rows).bind(millis(lease));
         self.change_rows(query.bind(token).bind(bytes)).await
     }
 
