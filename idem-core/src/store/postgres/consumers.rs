@@ -98,14 +98,8 @@ impl Consumers for Postgres {
         Ok(Replayed::refused(reason.as_deref()))
     }
 
-    async fn resolve(
-        &self,
-        consumer: &str,
-        id: i64,
-        provider_key: Option<Uuid>,
-        resolution: &Resolution,
-    ) -> Answer<bool> {
-        let answer = match resolution {
+    async fn resolve(&self, consumer: &str, id: i64, provider_key: Option<Uuid>, how: &Resolution) -> Answer<bool> {
+        let answer = match how {
             Resolution::Answer(answer) => Some(answer.as_bytes()),
             Resolution::CallAgain => None,
             Resolution::Discard => {

@@ -120,14 +120,8 @@ impl Consumers for Sqlite {
         self.in_transaction(replay).await
     }
 
-    async fn resolve(
-        &self,
-        consumer: &str,
-        id: i64,
-        provider_key: Option<Uuid>,
-        resolution: &Resolution,
-    ) -> Answer<bool> {
-        let answer = match resolution {
+    async fn resolve(&self, consumer: &str, id: i64, provider_key: Option<Uuid>, how: &Resolution) -> Answer<bool> {
+        let answer = match how {
             Resolution::Answer(answer) => Some(answer),
             Resolution::CallAgain => None,
             Resolution::Discard => {
