@@ -12,8 +12,8 @@ use idem::store::{
     Caller, ClaimState, Claimed, CommitResult, Consumers, DeadOutgoing, DueRows, ErrorClass, ExistingClaim, Fate,
     Filter, HandlerId, HandlerMark, HasConnection, Identity, InboxRows, KnownHandler, LeaseAnswer, LeaseRequest,
     LeftCalls, LocalMessage, LookBack, NewRow, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
-    PublishFailure, Replay, Replayed, Resolution, Row, RowKind, RowRef, RowResult, Stats, StoreError, StoreFacts,
-    TakeLimit, TakenCalls, Ticket, Transactions, TxnState, UnreadOutbox,
+    PublishFailure, Replay, Replayed, Resolution, Row, RowRef, RowResult, Stats, StoreError, StoreFacts, TakeLimit,
+    TakenCalls, Ticket, Transactions, TxnState, UnreadOutbox,
 };
 use idem::{Delivery, Error};
 use uuid::Uuid;
@@ -148,7 +148,7 @@ impl InboxRows for Nothing {
         Ok(DueRows::default())
     }
 
-    async fn take(&self, _: &[HandlerId], _: RowKind, _: TakeLimit, _: Uuid, _: Duration) -> Answer<Vec<Row>> {
+    async fn take(&self, _: &[HandlerId], _: TakeLimit, _: Uuid, _: Duration) -> Answer<Vec<Row>> {
         Ok(Vec::new())
     }
 

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
+use crate::store::envelope::{micros, time};
 use crate::{Headers, Properties};
 
 pub(crate) use rare::KeptCall;
@@ -164,14 +165,14 @@ impl Delivery {
     /// than the pruned claims cannot be checked and becomes a dead letter. The time is truncated to microseconds, as in
     /// an inbox row.
     pub fn with_published_at(mut self, published_at: Option<SystemTime>) -> Self {
-        self.published_at = published_at.and_then(whole_micros);
+        self.published_at = published_at.and_then(micros).and_then(time);
         self
     }
 
     /// Sets the creation time by the producer's clock (AMQP `timestamp`, the `CreateTime` of a Kafka record). It is
     /// informational only. It is truncated to microseconds.
     pub fn with_produced_at(mut self, produced_at: Option<SystemTime>) -> Self {
-        self.produced_at = produced_at.and_then(whole_micros);
+        self.produced_at = produced_at.and_then(micros).and_then(time);
         self
     }
 
@@ -249,10 +250,4 @@ impl fmt::Debug for Delivery {
             .field("unrepresentable", &self.rare().unrepresentable)
             .finish()
     }
-}
-
-/// Truncates the time to microseconds; `None` before 1970, which no row can store.
-fn whole_micros(time: SystemTime) -> Option<SystemTime> {
-    let micros = u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()?;
-    UNIX_EPOCH.checked_add(Duration::from_micros(micros))
 }

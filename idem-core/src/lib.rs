@@ -25,7 +25,6 @@ mod headers;
 mod inbox;
 mod input;
 mod key;
-mod lag;
 mod local;
 #[cfg(test)]
 mod log_of_tests;
@@ -52,7 +51,7 @@ mod worker;
 pub use acker::{Acker, Settled};
 pub use advice::{permanent, retry_after};
 pub use background::BackgroundTasks;
-pub use callback::Callback;
+pub use callback::{Callback, Lag};
 pub use cloud_event::CloudEvent;
 #[cfg(feature = "protobuf")]
 pub use codec::Protobuf;
@@ -69,7 +68,6 @@ pub use headers::Headers;
 pub use inbox::Inbox;
 pub use input::{Batch, Input};
 pub use key::{Key, KeyError, KeyPart, MAX_KEY};
-pub use lag::Lag;
 pub use local::LocalStaging;
 pub use outbox::{Outbox, Outgoing, Sink, SinkConnection, SinkError, StagedMessage, Staging, StoreOutbox};
 pub use outcome::{Observed, Outcome, Reason};

@@ -18,11 +18,8 @@ pub(crate) use trace::carry_on;
 
 /// The metrics of one handler. They are created once, when the worker starts, so install the recorder before.
 pub(crate) struct Meters {
-    processed: Counter,
-    duplicate: Counter,
-    conflict: Counter,
-    scheduled: Counter,
-    dead: Counter,
+    /// Each with the word of its outcome.
+    outcomes: [(&'static str, Counter); 5],
     /// Tries of messages that end without an outcome.
     pub(crate) held: Counter,
     /// From BEGIN to the response of the claim; of a batch once for each handler.
@@ -46,11 +43,7 @@ impl Meters {
             counter!("idem_deliveries_total", &labels)
         };
         Self {
-            processed: outcome("processed"),
-            duplicate: outcome("duplicate"),
-            conflict: outcome("conflict"),
-            scheduled: outcome("scheduled"),
-            dead: outcome("dead"),
+            outcomes: ["processed", "duplicate", "conflict", "scheduled", "dead"].map(|word| (word, outcome(word))),
             held: outcome("held"),
             claim: histogram!("idem_claim_wait_seconds", &labels),
             handler: histogram!("idem_handler_seconds", &labels),
@@ -61,14 +54,8 @@ impl Meters {
     }
 
     pub(crate) fn count(&self, outcome: &Outcome) {
-        match outcome {
-            Outcome::Processed => &self.processed,
-            Outcome::Duplicate => &self.duplicate,
-            Outcome::Scheduled { .. } => &self.scheduled,
-            Outcome::Dead { reason: Reason::Conflict } => &self.conflict,
-            Outcome::Dead { .. } => &self.dead,
-        }
-        .increment(1);
+        let counted = self.outcomes.iter().filter(|(word, _)| *word == outcome.as_str());
+        counted.for_each(|(_, counter)| counter.increment(1));
     }
 }
 

@@ -44,12 +44,12 @@ pub async fn take_takes_what_is_due_for_these_handlers<W: World>(world: W) {
     stage.row(&Identity { handler: other, ..stage.id("of another") }, true, NOW).await;
 
     assert!(
-        stage.store.take(&[], RowKind::Ordinary, TakeLimit::rows(9), Uuid::new_v4(), LEASE).await.unwrap().is_empty()
+        stage.store.take(&[], TakeLimit::rows(RowKind::Ordinary, 9), Uuid::new_v4(), LEASE).await.unwrap().is_empty()
     );
     assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, stage.id("due"));
     assert!(stage.take(RowKind::Ordinary).await.is_empty());
     let both = [stage.handler, other];
-    let rows = stage.store.take(&both, RowKind::Ordinary, TakeLimit::rows(9), Uuid::new_v4(), LEASE).await.unwrap();
+    let rows = stage.store.take(&both, TakeLimit::rows(RowKind::Ordinary, 9), Uuid::new_v4(), LEASE).await.unwrap();
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].identity.handler, rows[0].handler.as_str()), (other, "order_shipped"));
 }
@@ -64,13 +64,13 @@ pub async fn take_takes_no_more_than_the_limit<W: World>(world: W) {
     }
     for expected in [3, 3, 2, 0] {
         let both = [stage.handler, other];
-        let rows = stage.store.take(&both, RowKind::Ordinary, TakeLimit::rows(3), Uuid::new_v4(), LEASE).await.unwrap();
+        let rows = stage.store.take(&both, TakeLimit::rows(RowKind::Ordinary, 3), Uuid::new_v4(), LEASE).await.unwrap();
         assert_eq!(rows.len(), expected);
     }
     assert!(
         stage
             .store
-            .take(&[stage.handler], RowKind::Ordinary, TakeLimit::rows(0), Uuid::new_v4(), LEASE)
+            .take(&[stage.handler], TakeLimit::rows(RowKind::Ordinary, 0), Uuid::new_v4(), LEASE)
             .await
             .unwrap()
             .is_empty()
@@ -89,9 +89,9 @@ pub async fn take_is_bounded_in_bytes<W: World>(world: W) {
         stage.rows_earlier(Duration::from_secs(1)).await;
     }
     for expected in [&["a", "b"][..], &["c"], &["d", "e"], &[]] {
-        let mut limit = TakeLimit::rows(9);
+        let mut limit = TakeLimit::rows(RowKind::Ordinary, 9);
         limit.bytes = 150_000;
-        let rows = stage.store.take(&[stage.handler], RowKind::Ordinary, limit, Uuid::new_v4(), LEASE).await.unwrap();
+        let rows = stage.store.take(&[stage.handler], limit, Uuid::new_v4(), LEASE).await.unwrap();
         let mut keys: Vec<_> = rows.iter().map(|row| row.identity.key.to_string()).collect();
         keys.sort();
         assert_eq!(keys, expected);
@@ -107,7 +107,7 @@ pub async fn take_counts_a_start_and_sets_token_and_lease<W: World>(world: W) {
     let token = Uuid::new_v4();
     let taken = stage
         .store
-        .take(&[stage.handler], RowKind::Ordinary, TakeLimit::rows(1), token, LEASE)
+        .take(&[stage.handler], TakeLimit::rows(RowKind::Ordinary, 1), token, LEASE)
         .await
         .unwrap()
         .remove(0);
@@ -134,7 +134,7 @@ pub async fn two_takes_never_share_a_row<W: World>(world: W) {
             let mut ids = Vec::new();
             loop {
                 let rows =
-                    store.take(&handlers, RowKind::Ordinary, TakeLimit::rows(3), Uuid::new_v4(), LEASE).await.unwrap();
+                    store.take(&handlers, TakeLimit::rows(RowKind::Ordinary, 3), Uuid::new_v4(), LEASE).await.unwrap();
                 if rows.is_empty() {
                     return ids;
                 }
@@ -170,7 +170,7 @@ pub async fn taken_finds_what_a_take_has_taken<W: World>(world: W) {
         stage.schedule(key).await;
     }
     let token = Uuid::new_v4();
-    let rows = stage.store.take(&[stage.handler], RowKind::Ordinary, TakeLimit::rows(2), token, LEASE).await.unwrap();
+    let rows = stage.store.take(&[stage.handler], TakeLimit::rows(RowKind::Ordinary, 2), token, LEASE).await.unwrap();
     let found = stage.store.rows_by_token(token).await.unwrap();
     let ids = |rows: &[idem_core::store::Row]| rows.iter().map(|row| row.id).collect::<BTreeSet<_>>();
     assert_eq!((rows.len(), ids(&found)), (2, ids(&rows)));

@@ -218,7 +218,7 @@ pub async fn discard_finds_dead_rows_of_the_consumer_only<W: World>(world: W) {
     assert!(!stage.store.resolve("billing", scheduled, None, &Resolution::Discard).await.unwrap());
     let taken = stage
         .store
-        .take(&[stage.handler], RowKind::Ordinary, TakeLimit::rows(1), uuid::Uuid::new_v4(), LEASE)
+        .take(&[stage.handler], TakeLimit::rows(RowKind::Ordinary, 1), uuid::Uuid::new_v4(), LEASE)
         .await
         .unwrap();
     assert!(!stage.store.resolve("billing", taken[0].id, None, &Resolution::Discard).await.unwrap());

@@ -212,7 +212,7 @@ impl<W: World> Stage<W> {
     }
 
     pub(super) async fn take(&self, kind: RowKind) -> Vec<Row> {
-        self.store.take(&[self.handler], kind, TakeLimit::rows(100), Uuid::new_v4(), LEASE).await.unwrap()
+        self.store.take(&[self.handler], TakeLimit::rows(kind, 100), Uuid::new_v4(), LEASE).await.unwrap()
     }
 
     /// Takes the only row of this kind.

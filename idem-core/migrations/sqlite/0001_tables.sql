@@ -4,10 +4,10 @@
 --
 --   sqlite3 -bail orders.db 'PRAGMA journal_mode = WAL' 'BEGIN IMMEDIATE' '.read 0001_tables.sql' 'COMMIT'
 --
--- and connect with `.verify_only()`. For a prefix other than `idem_`, replace `"idem_` throughout.
+-- and connect with `.verify_only()`.
 -- All times are milliseconds since 1970 by the database's clock.
 
--- The applied migrations under this prefix. A version of idem that does not know a migration starts only if it knows
+-- The applied migrations. A version of idem that does not know a migration starts only if it knows
 -- the migration in that row's `supports`.
 CREATE TABLE "idem_migrations" (
     version    INTEGER PRIMARY KEY,

@@ -29,9 +29,9 @@ impl<S: Store> Runner<S> {
         let mut lock = Permit::Orphan(isolated);
         let (quiet, mut any) = (Instant::now(), false);
         loop {
-            let wanted = TakeLimit { since: self.of_orphans.since(Instant::now()), ..TakeLimit::rows(1) };
+            let wanted = TakeLimit { since: self.of_orphans.since(Instant::now()), ..TakeLimit::rows(kind, 1) };
             // Without the lock, nobody was kept out: an outage may have lasted for hours since.
-            let Some((rows, held)) = self.take(kind, wanted, lock).await? else { return Ok(any) };
+            let Some((rows, held)) = self.take(wanted, lock).await? else { return Ok(any) };
             let Some(row) = rows.first() else { break };
             any = true;
             if kind == RowKind::Alone {

@@ -113,8 +113,8 @@ impl<S: Store> Runner<S> {
         let size = self.pipeline.throttle.size();
         let began = Instant::now();
         let (rows, bytes) = self.pipeline.parked_rows.limit(slots.len() * size);
-        let wanted = TakeLimit { rows, bytes, since: self.looks.since(began) };
-        let taken = self.take(RowKind::Ordinary, wanted, lock).await?;
+        let wanted = TakeLimit { kind: RowKind::Ordinary, rows, bytes, since: self.looks.since(began) };
+        let taken = self.take(wanted, lock).await?;
         // The rows that were given back are due: without a rest they would be taken again and again during the outage.
         let Some((rows, Permit::Inbox(permit))) = taken else { return Ok(false) };
         self.looks.found(began, &rows);
@@ -143,9 +143,9 @@ impl<S: Store> Runner<S> {
     /// Takes rows under a lock. They may be charged a start even if the take gets no answer, so the lock is held until they are
     /// found, except in an outage: no orphaned row of another database may wait for its end. Returns `None` after that: the rows
     /// were given back, since anything may have started meanwhile.
-    pub(super) async fn take(&self, kind: RowKind, limit: TakeLimit, lock: Permit) -> Taken {
+    pub(super) async fn take(&self, limit: TakeLimit, lock: Permit) -> Taken {
         let (pipeline, token, running) = (&*self.pipeline, Uuid::new_v4(), Running::new(lock));
-        let take = pipeline.store.take(&self.handlers, kind, limit, token, pipeline.settings.lease);
+        let take = pipeline.store.take(&self.handlers, limit, token, pipeline.settings.lease);
         let taken = pin!(pipeline.taken(token, take));
         let rows = running.during(&pipeline.outage, taken).await?;
         if let Some(lock) = running.into_lock() {

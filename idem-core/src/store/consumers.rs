@@ -47,7 +47,7 @@ pub trait Consumers: Transactions {
         consumer: &str,
         id: i64,
         provider_key: Option<Uuid>,
-        resolution: &Resolution,
+        how: &Resolution,
     ) -> impl Future<Output = Answer<bool>> + Send;
 
     /// Deletes claims that are older than the retention of their handler, in small transactions, each of which also

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::{
-    Answer, Caller, ClaimState, DueRows, HandlerId, Identity, LeftCalls, LookBack, NewRow, Row, RowKind, RowResult,
-    TakeLimit, TakenCalls, Transactions,
+    Answer, Caller, ClaimState, DueRows, HandlerId, Identity, LeftCalls, LookBack, NewRow, Row, RowResult, TakeLimit,
+    TakenCalls, Transactions,
 };
 
 /// The inbox rows of a store. A method with a transaction as its argument is part of it; all others commit by
@@ -48,7 +48,6 @@ pub trait InboxRows: Transactions {
     fn take(
         &self,
         handlers: &[HandlerId],
-        kind: RowKind,
         limit: TakeLimit,
         token: Uuid,
         lease: Duration,

@@ -20,10 +20,12 @@ pub enum RowKind {
     Alone,
 }
 
-/// How many rows to fetch.
+/// Which due rows to fetch, and how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TakeLimit {
+    /// Their kind.
+    pub kind: RowKind,
     /// The maximum number of rows.
     pub rows: usize,
     /// The approximate maximum size of all rows together, which the last row may exceed.
@@ -44,9 +46,9 @@ pub struct LookBack {
 }
 
 impl TakeLimit {
-    /// At most this many rows, of any size.
-    pub fn rows(rows: usize) -> Self {
-        Self { rows, bytes: usize::MAX, since: None }
+    /// At most this many rows of this kind, of any size.
+    pub fn rows(kind: RowKind, rows: usize) -> Self {
+        Self { kind, rows, bytes: usize::MAX, since: None }
     }
 }
 

@@ -74,7 +74,7 @@ pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, R
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use sql::Migration;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use sql::{NUMBERS, check_transaction, checked, number, stored, tell_of_conflicts, tell_of_retention};
+pub(crate) use sql::{NUMBERS, check_transaction, checked, number, stored, tell_of_conflicts};
 pub use transactions::Transactions;
 
 /// The interface to databases. Each method is one statement, or one short transaction. The pipeline and the inbox

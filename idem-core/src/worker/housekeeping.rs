@@ -50,7 +50,7 @@ pub(crate) async fn stats<S: Store>(pipeline: &Pipeline<S>) {
 pub(crate) async fn source_lag(consumer: &str, mut current: watch::Receiver<Option<Lag>>) {
     loop {
         let Ok(Some(lag)) = current.wait_for(Option::is_some).await.map(|lag| lag.clone()) else { return };
-        let wait = match within(COUNT, lag.read()).await {
+        let wait = match within(COUNT, lag.call()).await {
             Ok(lags) => {
                 lags.iter().for_each(|(source, messages)| telemetry::lag(consumer, source, *messages));
                 READ_EVERY

@@ -144,6 +144,6 @@ async fn an_answer_to_a_statement_about_no_message_is_the_databases_fault() {
     world.schedule("dead", Err(Reason::Permanent)).await;
     world.other.execute("ALTER TABLE inbox_messages ADD CONSTRAINT none CHECK (locked_by IS NULL)").await.unwrap();
     let (handlers, token) = ([world.handler], uuid::Uuid::new_v4());
-    let taken = world.store.take(&handlers, RowKind::Ordinary, TakeLimit::rows(1), token, LEASE).await;
+    let taken = world.store.take(&handlers, TakeLimit::rows(RowKind::Ordinary, 1), token, LEASE).await;
     assert_eq!(whose(&taken.unwrap_err()), "the database's");
 }

@@ -96,15 +96,3 @@ async fn a_foreign_table_with_a_name_of_idems_is_left_alone() {
     Postgres::options(&world.url).schema(&world.schema).connect().await.unwrap();
     assert_eq!(world.starts().await, None);
 }
-
-/// Nothing migrates them, since no version with them was released.
-#[tokio::test]
-async fn tables_from_before_0_1_are_refused_with_their_cure() {
-    let Some(mut world) = world().await else { return };
-    let old = "(1, 'claims_and_inbox', 1), (2, 'outbox', 1), (4, 'calls', 1), (6, 'former_names', 1)";
-    world.run(&format!("TRUNCATE migrations; INSERT INTO migrations (version, name, supports) VALUES {old}")).await;
-    let why = world.starts().await.unwrap();
-    for part in [world.schema.as_str(), "before 0.1", "claims_and_inbox", "docs::moving"] {
-        assert!(why.contains(part), "{why}");
-    }
-}

@@ -117,7 +117,7 @@ impl World {
     }
 
     pub(crate) async fn take(&self, kind: RowKind, limit: usize) -> Vec<Row> {
-        self.store.take(&[self.handler], kind, TakeLimit::rows(limit), Uuid::new_v4(), LEASE).await.unwrap()
+        self.store.take(&[self.handler], TakeLimit::rows(kind, limit), Uuid::new_v4(), LEASE).await.unwrap()
     }
 
     pub(crate) async fn effects(&mut self) -> i64 {

@@ -19,7 +19,7 @@ async fn rows_of_other_handlers_are_not_taken_and_the_earliest_of_all_handlers_c
         ))
         .await;
     let token = Uuid::new_v4();
-    let rows = world.store.take(&[ids[0], ids[2]], RowKind::Ordinary, TakeLimit::rows(4), token, LONG).await.unwrap();
+    let rows = world.store.take(&[ids[0], ids[2]], TakeLimit::rows(RowKind::Ordinary, 4), token, LONG).await.unwrap();
     let mut keys = rows.iter().map(|row| row.identity.key.to_string()).collect::<Vec<_>>();
     keys.sort();
     assert_eq!(keys, ["k84", "k86", "k87", "k89"]);

@@ -22,7 +22,7 @@ async fn messages_of_the_inbox_are_shown_with_their_names_and_as_text() {
     let columns = "consumer, handler, key, state, locked_until, payload";
     assert_eq!(shown(&world, columns, "scheduled").await, "billing|order_paid|a|scheduled|-|a");
     let (handlers, token) = ([world.handler], uuid::Uuid::new_v4());
-    let taken = world.store.take(&handlers, RowKind::Ordinary, TakeLimit::rows(1), token, LONG).await.unwrap();
+    let taken = world.store.take(&handlers, TakeLimit::rows(RowKind::Ordinary, 1), token, LONG).await.unwrap();
     assert_eq!(taken.len(), 1);
     assert_eq!(shown(&world, "state, run_at < locked_until, crash_count", "scheduled").await, "running|1|1");
     assert_eq!(world.count("idem_dead_letters").await, 0);

@@ -64,18 +64,17 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     async fn take(
         &self,
         handlers: &[HandlerId],
-        kind: RowKind,
         limit: TakeLimit,
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, StoreError> {
-        let look = match kind {
+        let look = match limit.kind {
             RowKind::Ordinary => "take of rows",
             RowKind::Orphan | RowKind::Alone => "take of an orphaned row",
         };
         let step = self.begins_any("taken").await;
         self.tap.looks_back(look, limit.since);
-        let rows = self.tap.statement(self.within.take(handlers, kind, limit, token, lease)).await;
+        let rows = self.tap.statement(self.within.take(handlers, limit, token, lease)).await;
         self.takes.answered(step, (token, lease), &rows);
         let rows = rows?;
         for row in &rows {

@@ -185,7 +185,7 @@ pub(super) async fn crash_on<W: World>(
 ) -> Option<Uuid> {
     let take = async |kind| {
         let token = Uuid::new_v4();
-        let mut rows = line.store.take(&[handler], kind, TakeLimit::rows(1), token, lease).await.unwrap();
+        let mut rows = line.store.take(&[handler], TakeLimit::rows(kind, 1), token, lease).await.unwrap();
         assert_eq!(rows.len(), 1);
         rows.remove(0)
     };

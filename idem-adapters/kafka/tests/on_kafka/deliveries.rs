@@ -253,7 +253,7 @@ async fn the_lag_and_the_committed_offset_count_what_a_transaction_leaves_behind
         world.until_committed(partition, world.range(partition).1).await;
     }
     let lag = topic.lag().unwrap();
-    assert_eq!(lag.read().await.unwrap(), [(world.topic.as_str().into(), 0)]);
+    assert_eq!(lag.call().await.unwrap(), [(world.topic.as_str().into(), 0)]);
 }
 
 #[tokio::test]

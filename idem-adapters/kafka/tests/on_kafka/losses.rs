@@ -152,7 +152,7 @@ async fn a_subscription_that_ends_while_nobody_asks_for_messages_is_recreated() 
     world.delete().await;
     let lag = topic.lag().unwrap();
     let ended = async {
-        while !lag.read().await.is_err_and(|error| error.to_string().contains("has ended")) {
+        while !lag.call().await.is_err_and(|error| error.to_string().contains("has ended")) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         // The lag ends just before the thread does.

@@ -86,11 +86,11 @@ fn question(txn: &Txn, inserts: &[String]) -> (String, usize) {
 
 /// Returns the guard.
 fn guard(txn: &Txn) -> String {
-    let durable = txn.connection.kind().durable.then(|| txn.connection.ready.session.synchronous_commit());
+    let level = txn.connection.ready.session.synchronous_commit();
     let same = (txn.shared && !txn.connection.resets()).then(|| &*txn.connection.ready.session.state.same);
     match &txn.xid {
         // The transaction id comes from the server and consists of digits.
-        Some(xid) if txn.connection.is_pooled() => check(&format!("'{xid}'::pg_catalog.xid8"), same, durable),
+        Some(xid) if txn.connection.is_pooled() => check(&format!("'{xid}'::pg_catalog.xid8"), same, level),
         Some(xid) if same.is_some() => format!("EXECUTE idem_guard_shared('{xid}')"),
         Some(xid) => format!("EXECUTE idem_guard('{xid}')"),
         // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
@@ -100,7 +100,7 @@ fn guard(txn: &Txn) -> String {
 
 /// Returns a statement that raises an error unless the current transaction has this id, and `same` holds if given. It
 /// also sets the level of durability again if the handler has changed it.
-pub(super) fn check(xid: &str, same: Option<&str>, durable: Option<&str>) -> String {
+pub(super) fn check(xid: &str, same: Option<&str>, level: &str) -> String {
     // Casting a text that is not a number is how plain SQL raises a custom error; `concat` is not immutable, which
     // keeps the planner from raising it beforehand (PostgreSQL manual, 4.2.14).
     let mut check = format!(
@@ -110,21 +110,19 @@ pub(super) fn check(xid: &str, same: Option<&str>, durable: Option<&str>) -> Str
     if let Some(same) = same {
         check += &format!("WHEN NOT ({same}) THEN pg_catalog.concat('{CHANGED}')::int ");
     }
-    if let Some(level) = durable {
-        check += &format!(
-            "WHEN pg_catalog.current_setting('synchronous_commit') <> '{level}'
-             THEN pg_catalog.length(pg_catalog.set_config('synchronous_commit', '{level}', true)) "
-        );
-    }
-    check + "ELSE 1 END"
+    check += &format!(
+        "WHEN pg_catalog.current_setting('synchronous_commit') <> '{level}'
+             THEN pg_catalog.length(pg_catalog.set_config('synchronous_commit', '{level}', true)) ELSE 1 END"
+    );
+    check
 }
 
 /// Prepared once per connection, since the server would otherwise plan them for each message.
-pub(super) fn guards(same: &str, durable: Option<&str>) -> String {
+pub(super) fn guards(same: &str, level: &str) -> String {
     format!(
         "PREPARE idem_guard (pg_catalog.xid8) AS {}; PREPARE idem_guard_shared (pg_catalog.xid8) AS {}",
-        check("$1", None, durable),
-        check("$1", Some(same), durable)
+        check("$1", None, level),
+        check("$1", Some(same), level)
     )
 }
 

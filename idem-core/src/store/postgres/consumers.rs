@@ -10,11 +10,10 @@ use crate::Reason;
 use crate::store::sql::statements;
 use crate::store::{
     Answer, Consumers, Filter, HandlerId, HandlerMark, KnownHandler, NUMBERS, Page, Replay, Replayed, Resolution, Row,
-    Stats, StoreError, next_provider_key, number, tell_of_retention,
+    Stats, StoreError, next_provider_key, number,
 };
 
 use super::answer::About;
-use super::quote::literal;
 use super::rows::{self, duration, ids, secs};
 use super::{Postgres, consumers_sql};
 
@@ -27,15 +26,9 @@ impl Consumers for Postgres {
             self.ask(intern).await?;
             // In a separate statement, which sees the rows that another worker has inserted meanwhile.
             let known = self.known(Some(consumer), Some(names)).await?;
-            let found = names.iter().map(|name| KnownHandler::named(&known, name)).collect::<Option<Vec<_>>>();
-            let Some(found) = found else { continue };
-            let stored = found.iter().map(|known| known.retention).max().flatten();
-            let found: Vec<HandlerId> = found.iter().map(|known| known.id).collect();
+            let id = |name: &&str| KnownHandler::named(&known, name).map(|known| known.id);
+            let Some(found) = names.iter().map(id).collect::<Option<Vec<_>>>() else { continue };
             self.ask(self.query(consumers_sql::KEEP).bind(ids(&found)).bind(retention)).await?;
-            tell_of_retention(consumer, self.0.retention, stored, |millis| {
-                let (schema, consumer) = (&self.0.quoted, literal(consumer));
-                format!("UPDATE {schema}.handlers SET retention = '{millis} milliseconds' WHERE consumer = {consumer}")
-            });
             return Ok(found);
         }
         Err(StoreError::Unavailable("a handler was deleted while it was registered".into()))
@@ -105,14 +98,8 @@ impl Consumers for Postgres {
         Ok(Replayed::refused(reason.as_deref()))
     }
 
-    async fn resolve(
-        &self,
-        consumer: &str,
-        id: i64,
-        provider_key: Option<Uuid>,
-        resolution: &Resolution,
-    ) -> Answer<bool> {
-        let answer = match resolution {
+    async fn resolve(&self, consumer: &str, id: i64, provider_key: Option<Uuid>, how: &Resolution) -> Answer<bool> {
+        let answer = match how {
             Resolution::Answer(answer) => Some(answer.as_bytes()),
             Resolution::CallAgain => None,
             Resolution::Discard => {

@@ -78,15 +78,8 @@ impl InboxRows for Postgres {
         Ok(DueRows { ordinary, orphan, alone, crashed })
     }
 
-    async fn take(
-        &self,
-        handlers: &[HandlerId],
-        kind: RowKind,
-        limit: TakeLimit,
-        token: Uuid,
-        lease: Duration,
-    ) -> Answer<Vec<Row>> {
-        let which = match kind {
+    async fn take(&self, handlers: &[HandlerId], limit: TakeLimit, token: Uuid, lease: Duration) -> Answer<Vec<Row>> {
+        let which = match limit.kind {
             RowKind::Ordinary => inbox_sql::ORDINARY,
             RowKind::Orphan => inbox_sql::ORPHAN,
             RowKind::Alone => inbox_sql::ALONE,
@@ -105,11 +98,10 @@ impl InboxRows for Postgres {
         since: Option<Duration>,
         token: Uuid,
     ) -> Answer<TakenCalls> {
-        let handlers: Vec<i32> = callers.iter().map(|caller| caller.handler.0).collect();
-        let leases: Vec<f64> = callers.iter().map(|caller| secs(caller.lease)).collect();
-        let names: Vec<&str> = callers.iter().map(|caller| &*caller.name).collect();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let query = self.query(&calls_sql::take()).bind(handlers).bind(limit).bind(token).bind(leases).bind(names);
+        let query =
+            self.query(&calls_sql::take()).bind(each(callers, |caller| caller.handler.0)).bind(limit).bind(token);
+        let query = query.bind(each(callers, |caller| secs(caller.lease))).bind(each(callers, |caller| &*caller.name));
         let (taken, since) = self.ask_since(About::Nothing, query.bind(back(since))).await?;
         Ok(TakenCalls { rows: rows::all(&taken)?, since })
     }

@@ -18,10 +18,10 @@ use super::limits::CONNECT;
 /// The options of each login: those of the URL, which a callback may change.
 #[derive(Clone)]
 pub(super) struct Login {
-    target: PgConnectOptions,
-    credentials: Option<Callback>,
+    pub(super) target: PgConnectOptions,
+    pub(super) credentials: Option<Callback>,
     /// A pooler is in between.
-    pooled: bool,
+    pub(super) pooled: bool,
 }
 
 /// Parses the URL. The error does not repeat it, since it may contain a password.
@@ -49,10 +49,6 @@ pub(super) type Callback = Arc<dyn Fn(PgConnectOptions) -> Asking + Send + Sync>
 type Asking = Pin<Box<dyn Future<Output = Result<PgConnectOptions, BoxError>> + Send>>;
 
 impl Login {
-    pub(super) fn new(target: PgConnectOptions, credentials: Option<Callback>, pooled: bool) -> Self {
-        Self { target, credentials, pooled }
-    }
-
     /// Returns the options of one login.
     pub(super) async fn options(&self) -> Result<PgConnectOptions, Failure> {
         let Some(credentials) = &self.credentials else { return Ok(self.target.clone()) };

@@ -3,10 +3,10 @@
 use sqlx::{Connection as _, PgConnection, Row as _};
 
 use crate::outbox::{Outgoing, StoreOutbox};
-use crate::store::{Consumers, OutboxRows, OwnClaim, StoreError, check_transaction, checked};
+use crate::store::{Consumers, OutboxId, OutboxRows, OwnClaim, StoreError, check_transaction, checked};
 use crate::{Error, Fingerprint, Key, KeyError};
 
-use super::writes::Staged;
+use super::writes::bind;
 use super::{Postgres, claims_sql, outbox_sql};
 
 /// Why a statement has inserted nothing.
@@ -125,22 +125,21 @@ impl StoreOutbox<Postgres> {
         let number = async || self.store.0.outboxes.get(&self.name, self.store.register_outbox(&self.name)).await;
         let outbox = number().await?;
         let messages = checked(messages, self.store.0.facts.notifier.limit(outbox))?;
-        let mut staged = Staged { outbox, messages };
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
-        let mut insert = async |staged: &Staged| {
-            let query = staged.bind(self.store.query(outbox_sql::STAGE_OWN)).persistent(false);
+        let mut insert = async |outbox: OutboxId| {
+            let query = bind(self.store.query(outbox_sql::STAGE_OWN), outbox, &messages).persistent(false);
             let row = query.fetch_one(&mut *connection).await.map_err(failed)?;
             row.try_get::<i64, _>(0).map_err(failed)
         };
-        let mut rows = insert(&staged).await?;
+        let mut rows = insert(outbox).await?;
         if rows == 0 {
             self.store.0.outboxes.forget(&self.name);
-            staged.outbox = number().await?;
-            rows = insert(&staged).await?;
+            let registered = number().await?;
+            rows = insert(registered).await?;
         }
         match rows {
             0 => Err(Error::database("could not stage messages", UNKNOWN)),
-            rows if rows == staged.messages.len() as i64 => {
+            rows if rows == messages.len() as i64 => {
                 self.look_for_relay(outbox);
                 Ok(())
             }

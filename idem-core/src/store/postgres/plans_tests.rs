@@ -10,7 +10,7 @@ use crate::store::Consumers;
 
 use super::connection::Connection;
 use super::limits::Use;
-use super::{Postgres, calls_sql, claims_sql, consumers_sql, inbox_sql, prune_sql};
+use super::{Postgres, calls_sql, claims_sql, consumers_sql, inbox_sql, prune};
 
 /// Half of each million belongs to another consumer, which no worker serves at the moment.
 const FILL: &str = "
@@ -192,8 +192,8 @@ async fn a_step_of_prune_reads_its_blocks_and_the_rows_beside_old_claims() {
             world.run("ANALYZE {schema}.processed_messages, {schema}.inbox_messages").await;
         }
         let find = format!("find_{analyzed}");
-        world.prepare(&find, "(bigint, bigint, float8)", prune_sql::FIND).await;
-        let begin = format!("BEGIN; {}", prune_sql::PLANNER);
+        world.prepare(&find, "(bigint, bigint, float8)", prune::FIND).await;
+        let begin = format!("BEGIN; {}", prune::PLANNER);
         // Planned while the inbox is empty, as in a service that had no failure yet.
         world.run(&format!("{begin}; EXECUTE {find}(0, 1, 0); ROLLBACK")).await;
         let inbox = "INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, state, envelope, payload)

@@ -177,7 +177,8 @@ impl Transactions for Postgres {
             return Ok(TxnState::Unknown);
         }
         let Some(xid) = &txn.xid else { return Ok(TxnState::Unknown) };
-        let mut text = check(&format!("'{xid}'::pg_catalog.xid8"), None, None);
+        let level = txn.connection.ready.session.synchronous_commit();
+        let mut text = check(&format!("'{xid}'::pg_catalog.xid8"), None, level);
         if resets {
             // RESET ALL removes the limits of this transaction as well.
             let session = &txn.connection.ready.session;

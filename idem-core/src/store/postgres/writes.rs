@@ -37,19 +37,14 @@ pub(super) const TOO_MUCH: &str = "more than 128 MiB were staged in one transact
 pub(super) struct Writes {
     /// The messages for other handlers, in claim order.
     pub(super) local: Vec<LocalMessage>,
-    pub(super) staged: Option<Staged>,
-}
-
-/// The messages that are staged in an outbox.
-pub(super) struct Staged {
-    pub(super) outbox: OutboxId,
-    pub(super) messages: Vec<StagedMessage>,
+    /// Those for a broker, each with its outbox.
+    pub(super) staged: Vec<(OutboxId, StagedMessage)>,
 }
 
 impl Writes {
     pub(super) fn are_too_large(&self) -> bool {
         let local = self.local.iter().map(|message| message.delivery.payload().len());
-        let staged = self.staged.iter().flat_map(|staged| &staged.messages).map(|message| message.payload().len());
+        let staged = self.staged.iter().map(|(_, message)| message.payload().len());
         local.chain(staged).sum::<usize>() > MOST
     }
 
@@ -60,7 +55,7 @@ impl Writes {
             true => format!("EXECUTE {name}({})", values.join(", ")),
             false => store.text_with(template, values),
         };
-        let staged = self.staged.iter().flat_map(|staged| staged.values());
+        let staged = self.staged.iter().map(staged_values);
         let staged = staged.map(|values| statement("idem_stage", outbox_sql::STAGE, &values));
         if self.local.is_empty() {
             return staged.collect();
@@ -101,26 +96,20 @@ fn key(message: &StagedMessage) -> &[u8] {
     message.key().map_or(&[], |key| key.as_bytes())
 }
 
-impl Staged {
-    /// Returns the values of the INSERT of each message as literals, as those of local ones.
-    fn values(&self) -> impl Iterator<Item = [String; 6]> {
-        let outbox = self.outbox.number;
-        self.messages.iter().map(move |message| {
-            let (id, sealed) = (message.id(), envelope::seal(message.message()));
-            let [to, key, envelope] = [message.to().as_bytes(), key(message), &sealed].map(bytes);
-            [outbox.to_string(), format!("'{id}'"), to, key, envelope, bytes(message.payload())]
-        })
-    }
+/// Returns the values of the INSERT of a message as literals, as those of local ones.
+fn staged_values((outbox, message): &(OutboxId, StagedMessage)) -> [String; 6] {
+    let (id, sealed) = (message.id(), envelope::seal(message.message()));
+    let [to, key, envelope] = [message.to().as_bytes(), key(message), &sealed].map(bytes);
+    [outbox.number.to_string(), format!("'{id}'"), to, key, envelope, bytes(message.payload())]
+}
 
-    /// Binds the values of all messages to the statement of an application.
-    pub(super) fn bind<'q>(&self, query: Statement<'q>) -> Statement<'q> {
-        let messages = &self.messages;
-        let query = query.bind(self.outbox.number).bind(each(messages, |message| message.id()));
-        let query = query.bind(each(messages, |message| message.to().as_bytes().to_vec()));
-        let query = query.bind(each(messages, |message| key(message).to_vec()));
-        let query = query.bind(each(messages, |message| envelope::seal(message.message())));
-        query.bind(each(messages, |message| message.payload().to_vec()))
-    }
+/// Binds the values of all messages to the statement of an application.
+pub(super) fn bind<'q>(query: Statement<'q>, outbox: OutboxId, messages: &[StagedMessage]) -> Statement<'q> {
+    let query = query.bind(outbox.number).bind(each(messages, |message| message.id()));
+    let query = query.bind(each(messages, |message| message.to().as_bytes().to_vec()));
+    let query = query.bind(each(messages, |message| key(message).to_vec()));
+    let query = query.bind(each(messages, |message| envelope::seal(message.message())));
+    query.bind(each(messages, |message| message.payload().to_vec()))
 }
 
 /// How long the claim of one of so many local messages waits for a lock, in milliseconds. `own` is how long another of

@@ -6,7 +6,7 @@
 //! | `statements` | the statements that are alike in all databases |
 //! | `stored` | decoding of inbox rows |
 //! | `conflicts` | local messages that become dead letters |
-//! | `retention`, `clock` | how long claims are kept, and the clock by which prune finds the old ones |
+//! | `clock` | the clock by which prune finds old claims |
 //! | `number` | the number that a name gets |
 //! | `names` | numbers of names that an application has used |
 //! | `own` | what an application does in transactions of its own |
@@ -19,7 +19,6 @@ mod migration;
 mod names;
 mod number;
 mod own;
-mod retention;
 pub(crate) mod statements;
 pub(crate) mod stored;
 pub(crate) mod tables;
@@ -31,4 +30,3 @@ pub use migration::Migration;
 pub(crate) use names::Names;
 pub(crate) use number::{NUMBERS, number};
 pub(crate) use own::{check_transaction, checked};
-pub(crate) use retention::tell_of_retention;

@@ -9,9 +9,9 @@ UPDATE "idem_handlers" SET retention = ?2 WHERE id = ?1 AND retention < ?2"#;
 
 /// A former name comes behind the same name of another handler.
 pub(super) const NUMBER: &str = r#"
-SELECT id, retention FROM "idem_handlers" WHERE consumer = ?1 AND name = ?2
+SELECT id FROM "idem_handlers" WHERE consumer = ?1 AND name = ?2
 UNION ALL
-SELECT h.id, h.retention FROM "idem_handlers" AS h JOIN "idem_former_names" AS f ON f.handler_id = h.id
+SELECT h.id FROM "idem_handlers" AS h JOIN "idem_former_names" AS f ON f.handler_id = h.id
 WHERE h.consumer = ?1 AND f.name = ?2
 LIMIT 1"#;
 

@@ -48,7 +48,7 @@ pub(super) const STATE: &str = "
 pub(super) const CHANGED: &str = "a handler of a batch left a temporary table, view or trigger, an attached database or \
                                   a changed pragma for those behind it";
 
-/// All connections of this process to one file, shared by all handles and prefixes.
+/// All connections of this process to one file, shared by all handles.
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) options: SqliteConnectOptions,

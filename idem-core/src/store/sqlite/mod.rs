@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `handle` | what all the files share: the file and its prefix |
+//! | `handle` | what all the files share |
 //! | `options` | how a store is opened |
 //! | `migrate` | the tables |
 //! | `file` | the single writer of a file, its queue, and what a handler can leave on its connection |
@@ -64,7 +64,7 @@ impl Sqlite {
     }
 
     /// Returns the SQL that [`connect`](SqliteOptions::connect) runs, for those who run it by hand and connect with
-    /// [`verify_only`](SqliteOptions::verify_only). For a prefix other than `idem_`, replace `"idem_` throughout.
+    /// [`verify_only`](SqliteOptions::verify_only).
     ///
     /// ```
     /// for migration in idem_core::Sqlite::migrations() {

@@ -2,7 +2,7 @@
 
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
-use super::sql::Prefix;
+use super::sql::filled;
 use super::{calls_sql, claims, consumers_sql, inbox_sql, migrate, prune};
 use crate::store::RowKind;
 use crate::store::sql::statements;
@@ -10,12 +10,10 @@ use crate::store::sql::statements;
 /// Returns the plan of a statement, one line per step.
 async fn plan(text: &str) -> String {
     let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-    let prefix = Prefix::new("idem_").unwrap();
     for migration in migrate::MIGRATIONS {
-        sqlx::raw_sql(prefix.sql(migration.sql)).execute(&mut connection).await.unwrap();
+        sqlx::raw_sql(migration.sql).execute(&mut connection).await.unwrap();
     }
-    let steps =
-        sqlx::query(prefix.sql(&format!("EXPLAIN QUERY PLAN {text}"))).fetch_all(&mut connection).await.unwrap();
+    let steps = sqlx::query(filled(&format!("EXPLAIN QUERY PLAN {text}"))).fetch_all(&mut connection).await.unwrap();
     steps.iter().map(|step| step.get::<String, _>("detail")).collect::<Vec<_>>().join("\n")
 }
 

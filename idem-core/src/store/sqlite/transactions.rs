@@ -10,7 +10,7 @@ use super::claims::{self, REOPEN, begin_with_claim, bound};
 use super::file::{Answers, BUSY_TIMEOUT, CHANGED, STATE};
 use super::handle::Query;
 use super::txn::{ended, not_committed, write};
-use super::{Sqlite, Txn};
+use super::{Sqlite, Txn, sql};
 use crate::store::{
     Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, StoreError, StoreFacts,
     Ticket, Transactions, TxnState, tell_of_conflicts,
@@ -28,7 +28,7 @@ impl Transactions for Sqlite {
 
     /// On the connection for reading, which waits neither in the queue of the writer nor long for another process.
     async fn ping(&self) -> Answer<()> {
-        let probe = async |store: &Self, reader: &mut SqliteConnection| match store.query(PROBE).execute(reader).await {
+        let probe = async |reader: &mut SqliteConnection| match sql::query(PROBE).execute(reader).await {
             Err(error) if !is_busy(&error) => Err(error),
             // If somebody else writes, writing is possible.
             _ => Ok(()),
@@ -43,13 +43,13 @@ impl Transactions for Sqlite {
     /// Runs BEGIN, the claim, if there is one, and the guard's savepoint as one command.
     async fn begin_first(&self, handler_timeout: Duration, claim: Option<&Identity>) -> Answer<(Txn, Claimed)> {
         let (count, command) = match claim {
-            Some(claim) => (3, bound(self.query(&begin_with_claim()), claim, ClaimState::Processed)),
+            Some(claim) => (3, bound(sql::query(&begin_with_claim()), claim, ClaimState::Processed)),
             None => (2, sqlx::query(r#"BEGIN IMMEDIATE; SAVEPOINT "idem_guard""#)),
         };
         let (mut txn, Answers { row, error, .. }) = self.open(handler_timeout, count, command).await?;
         let claimed = match (error, claim) {
             (Some(error), _) => Err(error),
-            (None, Some(claim)) => claims::claimed(self, txn.connection(), claim, row).await,
+            (None, Some(claim)) => claims::claimed(txn.connection(), claim, row).await,
             (None, None) => Ok(Claimed::New { pruned_through: None }),
         };
         match claimed.map_err(|error| self.file.fault_of_message(error)) {
@@ -68,7 +68,7 @@ impl Transactions for Sqlite {
     async fn claim(&self, txn: &mut Txn, identities: &[&Identity], state: ClaimState) -> Answer<Vec<Claimed>> {
         let mut claimed = Vec::with_capacity(identities.len());
         for identity in identities {
-            let one = claims::insert(self, txn.connection(), identity, state).await;
+            let one = claims::insert(txn.connection(), identity, state).await;
             claimed.push(one.map_err(|error| self.file.fault_of_message(error))?);
         }
         // A handler runs only behind a new claim in state `Processed`, or without claims. All claims commit together, so the
@@ -90,14 +90,14 @@ impl Transactions for Sqlite {
     ) -> Answer<Vec<Option<ExistingClaim>>> {
         let mut existing = Vec::with_capacity(identities.len());
         for identity in identities {
-            let one = claims::read(self, txn.connection(), identity).await;
+            let one = claims::read(txn.connection(), identity).await;
             existing.push(one.map_err(|error| self.file.fault(error))?);
         }
         Ok(existing)
     }
 
     async fn reopen(&self, txn: &mut Txn, identity: &Identity, _: &Ticket) -> Answer<bool> {
-        let query = self.query(REOPEN).bind(identity.handler.0).bind(identity.key.as_bytes());
+        let query = sql::query(REOPEN).bind(identity.handler.0).bind(identity.key.as_bytes());
         let reopened = query.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
         Ok(reopened.rows_affected() > 0)
     }
@@ -130,7 +130,7 @@ impl Transactions for Sqlite {
                 // Dropping the connection rolls back.
                 return CommitResult::Refused(CHANGED.into());
             }
-            conflicts = match write(self, &mut txn).await.map_err(|error| self.file.fault_of_message(error)) {
+            conflicts = match write(&mut txn).await.map_err(|error| self.file.fault_of_message(error)) {
                 Ok(conflicts) => conflicts,
                 Err(StoreError::Message(error)) => return CommitResult::Refused(error),
                 Err(fault) => return CommitResult::NotSent(fault, None),
@@ -223,12 +223,9 @@ impl Sqlite {
     }
 
     /// Runs statements in one of idem's own transactions, in which no handler runs, and commits.
-    pub(super) async fn in_transaction<T>(
-        &self,
-        work: impl AsyncFnOnce(&Self, &mut Txn) -> sqlx::Result<T>,
-    ) -> Answer<T> {
+    pub(super) async fn in_transaction<T>(&self, work: impl AsyncFnOnce(&mut Txn) -> sqlx::Result<T>) -> Answer<T> {
         let mut txn = self.begin(Duration::MAX).await?;
-        let done = work(self, &mut txn).await.map_err(|error| self.file.fault(error))?;
+        let done = work(&mut txn).await.map_err(|error| self.file.fault(error))?;
         self.commit(txn).await.of_own().map(|()| done)
     }
 }
