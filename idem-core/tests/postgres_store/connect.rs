@@ -105,13 +105,15 @@ async fn the_files_can_be_run_by_hand() {
 }
 
 #[tokio::test]
-async fn an_unlogged_table_is_refused() {
+async fn an_unlogged_table_is_refused_unless_the_user_insists() {
     let Some(mut world) = world().await else { return };
     for table in ["processed_messages", "inbox_messages", "outbox_messages"] {
         let set = |how: &str| AssertSqlSafe(format!("ALTER TABLE {table} SET {how}"));
         world.other.execute(sqlx::raw_sql(set("UNLOGGED"))).await.unwrap();
-        let why = refusal(Postgres::options(&world.url).schema(&world.schema).connect().await);
+        let options = || Postgres::options(&world.url).schema(&world.schema);
+        let why = refusal(options().connect().await);
         assert!(why.contains(table) && why.contains("SET LOGGED"), "{why}");
+        options().allow_unsafe_durability().connect().await.unwrap();
         world.other.execute(sqlx::raw_sql(set("LOGGED"))).await.unwrap();
     }
 }

@@ -156,13 +156,19 @@ async fn a_schema_of_the_roles_own_name_is_refused_while_the_search_path_begins_
 }
 
 #[tokio::test]
-async fn a_role_whose_commits_do_not_last_is_refused() {
+async fn a_role_whose_commits_do_not_last_is_refused_unless_the_user_insists() {
     let Some(mut role) = Role::create().await else { return };
     let schema = fresh("idem_test");
     let name = role.name.clone();
     role.run(format!("CREATE SCHEMA {schema} AUTHORIZATION {name}; ALTER ROLE {name} SET synchronous_commit = off"))
         .await;
-    let why = refusal(Postgres::options(&role.url).schema(&schema).connect().await);
+    let options = || Postgres::options(&role.url).schema(&schema);
+    let why = refusal(options().connect().await);
     assert!(why.contains("synchronous_commit") && why.contains("ALTER ROLE"), "{why}");
+    let store = options().allow_unsafe_durability().connect().await.unwrap();
+    let mut txn = store.begin(DEADLINE).await.unwrap();
+    let level = sqlx::query_scalar::<_, String>("SHOW synchronous_commit");
+    assert_eq!(level.fetch_one(crate::world::handler_connection(&mut txn)).await.unwrap(), "on");
+    drop((txn, store));
     role.end(&schema).await;
 }

@@ -8,13 +8,17 @@ use crate::{BoxError, Error};
 use super::answer::Failure;
 use super::connection::Connection;
 use super::quote::literal;
-use super::session::{STARTED, Session};
+use super::session::STARTED;
 
 /// Builds an error from a description of the failed operation and its cause.
 pub(super) type Failed<'a> = dyn Fn(&str, BoxError) -> Error + Send + Sync + 'a;
 
 /// Checks the server and the session: version, replication role, durability, row-level security. Returns its clock.
-pub(super) async fn server(connection: &mut Connection, failed: &Failed<'_>) -> Result<Clock, Error> {
+pub(super) async fn server(
+    connection: &mut Connection,
+    allow_unsafe: bool,
+    failed: &Failed<'_>,
+) -> Result<Clock, Error> {
     let (clock, begun) = (Clock::default(), Instant::now());
     let asked = format!(
         "SELECT current_setting('fsync'), current_setting('full_page_writes'), pg_catalog.pg_is_in_recovery(),
@@ -40,9 +44,7 @@ pub(super) async fn server(connection: &mut Connection, failed: &Failed<'_>) -> 
                 .to_owned(),
         ));
     }
-    let Session { version, synchronous_commit, .. } = &connection.ready.session;
-    let why = impossible(*version, is_standby, encoding);
-    if let Some(why) = why.or_else(|| unsafe_one(fsync, full_page_writes, synchronous_commit)) {
+    if let Some(why) = impossible(connection.ready.session.version, is_standby, encoding) {
         return Err(Error::Config(why));
     }
     // Its policies may read a setting (a tenant), which a handler of a batch must not inherit from the one before it.
@@ -50,7 +52,8 @@ pub(super) async fn server(connection: &mut Connection, failed: &Failed<'_>) -> 
         protect_tenants(connection);
     }
     clock.ahead(begun, Duration::try_from_secs_f64(now).unwrap_or_default());
-    Ok(clock)
+    let unsafe_ones = unsafe_ones(fsync, full_page_writes, &connection.ready.session.synchronous_commit);
+    unsafe_ones.into_iter().try_for_each(|why| reject_or_warn(why, allow_unsafe)).map(|()| clock)
 }
 
 /// Resets the settings between the messages of a batch. Behind a pooler that would also remove what the pooler has set, which
@@ -90,6 +93,15 @@ pub(super) async fn path(connection: &mut Connection, schema: &str, failed: &Fai
     )))
 }
 
+/// Returns an error for a setting that would lose messages, or warns if the user allows it.
+pub(super) fn reject_or_warn(why: String, allow_unsafe: bool) -> Result<(), Error> {
+    if allow_unsafe {
+        tracing::warn!("acked messages may be lost in a crash: {why}");
+        return Ok(());
+    }
+    Err(Error::Config(format!("{why}; or accept the loss of messages with `.allow_unsafe_durability()`")))
+}
+
 /// Returns the reason if the server cannot be used.
 fn impossible(version: i32, is_standby: bool, encoding: &str) -> Option<String> {
     if version < 150_000 {
@@ -107,38 +119,42 @@ fn impossible(version: i32, is_standby: bool, encoding: &str) -> Option<String> 
     })
 }
 
-/// Returns a setting that may lose a reported commit (PostgreSQL manual, 20.5.1), with its fix.
-fn unsafe_one(fsync: &str, full_page_writes: &str, synchronous_commit: &str) -> Option<String> {
-    if synchronous_commit == "off" {
-        let why = "synchronous_commit is off, which loses reported commits: set it to on, and look for ALTER ROLE .. SET and \
-                   ALTER DATABASE .. SET, which override postgresql.conf (ALTER ROLE .. RESET synchronous_commit)";
-        return Some(why.to_owned());
-    }
-    let of_files = [("fsync", fsync), ("full_page_writes", full_page_writes)];
-    let (name, _) = of_files.into_iter().find(|(_, value)| *value == "off")?;
-    Some(format!("{name} is off, which loses reported commits: set {name} = on in postgresql.conf and reload"))
+/// Returns the settings that may lose a reported commit (PostgreSQL manual, 20.5.1), each with its fix.
+fn unsafe_ones(fsync: &str, full_page_writes: &str, synchronous_commit: &str) -> Vec<String> {
+    let of_files =
+        [("fsync", fsync), ("full_page_writes", full_page_writes)].into_iter().filter(|(_, value)| *value == "off");
+    let of_files = of_files.map(|(name, _)| {
+        format!("{name} is off, which loses reported commits: set {name} = on in postgresql.conf and reload")
+    });
+    let of_commits = (synchronous_commit == "off").then(|| {
+        "synchronous_commit is off, which loses reported commits: set it to on, and look for ALTER ROLE .. SET and \
+         ALTER DATABASE .. SET, which override postgresql.conf (ALTER ROLE .. RESET synchronous_commit)"
+            .to_owned()
+    });
+    of_files.chain(of_commits).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{impossible, unsafe_one};
+    use super::{impossible, unsafe_ones};
 
     #[test]
     fn a_sound_server_is_accepted() {
         assert_eq!(impossible(150_018, false, "UTF8"), None);
         for synchronous_commit in ["on", "local"] {
-            assert_eq!(unsafe_one("on", "on", synchronous_commit), None);
+            assert!(unsafe_ones("on", "on", synchronous_commit).is_empty());
         }
     }
 
     #[test]
     fn each_unsafe_setting_is_named() {
         for (name, found) in [
-            ("fsync", unsafe_one("off", "on", "on")),
-            ("full_page_writes", unsafe_one("on", "off", "on")),
-            ("synchronous_commit", unsafe_one("on", "on", "off")),
+            ("fsync", unsafe_ones("off", "on", "on")),
+            ("full_page_writes", unsafe_ones("on", "off", "on")),
+            ("synchronous_commit", unsafe_ones("on", "on", "off")),
         ] {
-            assert!(found.as_ref().is_some_and(|found| found.starts_with(name)), "{found:?}");
+            assert_eq!(found.len(), 1);
+            assert!(found[0].starts_with(name), "{found:?}");
         }
     }
 

@@ -42,6 +42,7 @@ pub struct PostgresOptions {
     retention: Duration,
     verify_only: bool,
     resets: bool,
+    allow_unsafe: bool,
     kind: Kind,
 }
 
@@ -55,6 +56,7 @@ impl PostgresOptions {
             retention: Duration::from_secs(7 * 24 * 3600),
             verify_only: false,
             resets: false,
+            allow_unsafe: false,
             kind: Kind { pooled: false, isolation: Isolation::ReadCommitted },
         }
     }
@@ -151,6 +153,22 @@ impl PostgresOptions {
     /// leaves them, and a relay does not visit again what waits for a destination or was deleted under an old snapshot.
     pub fn verify_only(mut self) -> Self {
         self.verify_only = true;
+        self
+    }
+
+    /// Logs a warning instead of returning an error if the database may lose a commit that it has reported (`fsync`,
+    /// `full_page_writes` or `synchronous_commit` off, unlogged tables). **A crash then loses messages**, since the
+    /// broker was already acked. The transactions of messages turn `synchronous_commit` on nevertheless.
+    ///
+    /// ```no_run
+    /// # async fn connect() -> Result<(), idem_core::Error> {
+    /// // A server of tests that runs with `fsync = off`, as that of testcontainers does.
+    /// let url = "postgres://test@localhost/test";
+    /// let store = idem_core::Postgres::options(url).allow_unsafe_durability().connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn allow_unsafe_durability(mut self) -> Self {
+        self.allow_unsafe = true;
         self
     }
 
@@ -265,9 +283,9 @@ impl PostgresOptions {
             );
         }
         let role = connection.ready.session.role.clone();
-        let clock = check::server(&mut connection, &failed).await?;
+        let clock = check::server(&mut connection, self.allow_unsafe, &failed).await?;
         migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
-        tables::check(&mut connection, &self.schema, &failed).await?;
+        tables::check(&mut connection, &self.schema, self.allow_unsafe, &failed).await?;
         connection.put_back();
         Ok(Postgres(Arc::new(Inner {
             pool,

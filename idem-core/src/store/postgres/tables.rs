@@ -7,7 +7,7 @@ use crate::Error;
 use crate::store::sql::tables::{self, TABLES, Table};
 
 use super::answer::Failure;
-use super::check::Failed;
+use super::check::{Failed, reject_or_warn};
 use super::connection::Connection;
 use super::quote::{literal, quoted};
 
@@ -16,7 +16,12 @@ const HERE: [Table; 2] = [("processed_messages", "batch_xid"), ("pruner", "id bl
 
 /// Checks that the tables exist with their columns, are logged and accessible to the role, that the trigger is enabled, and that
 /// the numbers of rows are new.
-pub(super) async fn check(connection: &mut Connection, schema: &str, failed: &Failed<'_>) -> Result<(), Error> {
+pub(super) async fn check(
+    connection: &mut Connection,
+    schema: &str,
+    allow_unsafe: bool,
+    failed: &Failed<'_>,
+) -> Result<(), Error> {
     // All but the ledger, which was read before.
     let used: Vec<&str> = TABLES.iter().skip(1).map(|(table, _)| *table).chain(["pruner"]).collect();
     let asked = sqlx::query(
@@ -41,12 +46,13 @@ pub(super) async fn check(connection: &mut Connection, schema: &str, failed: &Fa
             )));
         }
         if !logged {
-            return Err(Error::Config(format!(
+            let why = format!(
                 "the table {table:?} of the schema {schema:?} is not logged, and empty after a crash: ALTER TABLE {}.{} \
                  SET LOGGED",
                 quoted(schema),
                 quoted(&table)
-            )));
+            );
+            reject_or_warn(why, allow_unsafe)?;
         }
         if table == "processed_messages" {
             is_enabled(schema, trigger.as_deref())?;
