@@ -87,7 +87,7 @@ impl<S: Store> Pipeline<S> {
             let attempts = failure.attempts.max(row.attempts);
             return Ok(Failure { attempts, ..failure.clone() }.logged(row.id));
         };
-        match self.store_committed(&Entry::failed(row.identity.clone(), &row.delivery, failure), left_by).await {
+        match self.store_committed(&Entry::new(row.identity.clone(), &row.delivery, failure.clone()), left_by).await {
             Ended::Done(outcome) => Ok(outcome),
             ended => Err(ended),
         }

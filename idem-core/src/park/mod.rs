@@ -20,7 +20,7 @@ use crate::run::Failure;
 use crate::runtime::{KeyTicket, KeyTickets, Pipeline, Refused, Wait};
 use crate::store::Identity;
 use crate::telemetry::ConsumerMetrics;
-use crate::{Acker, Delivery, Key, Outcome, Store};
+use crate::{Acker, Delivery, Outcome, Store};
 
 /// A delivery, with the state of earlier tries. In the queue of a lane, it is the first in the queues in which it has a place.
 /// It is large and passes through many hands, so it is on the heap.
@@ -41,8 +41,8 @@ pub(crate) struct Carried {
     pub(crate) order: Option<KeyTicket>,
     /// Its places in the queues of the keys of its message, in claim order: one for each handler.
     pub(crate) keys: KeyTickets,
-    /// The key of its message, if the last try has found it and one handler takes it: for the observer.
-    pub(crate) key: Option<Key>,
+    /// The identity of its message, if the last try has found it and one handler takes it.
+    pub(crate) identity: Option<Identity>,
     /// The outcome for each of several handlers that take it, once it is stored for all of them.
     pub(crate) shares: Vec<(Identity, Outcome)>,
     /// A failure that could not be recorded yet. Only the write is retried, never the run.

@@ -176,7 +176,7 @@ impl<S: Store> Pipeline<S> {
     /// Runs those that can run together, then stores those that can be stored together, and returns what became of each
     /// delivery; `Again` for those that are processed alone.
     async fn try_together(&self, batch: &mut [(&Delivery, &mut Carried)], spans: &[Span]) -> Vec<Ended> {
-        let Some(beside) = self.direct().await.filter(|_| self.outage.is_up()) else {
+        let Some(beside) = self.direct().await.ok().filter(|_| self.outage.is_up()) else {
             // Nothing begins now, and a drain releases what is parked.
             return batch.iter().map(|_| Ended::Park(Wait::Free)).collect();
         };
@@ -211,7 +211,7 @@ impl<S: Store> Pipeline<S> {
         for (at, &mut (delivery, ref mut carried)) in batch.iter_mut().enumerate() {
             let fits = carried.tries == 0 && carried.charge.is_none() && !self.routes.are_several(delivery);
             if fits && let Ok(work) = spans[at].in_scope(|| self.decode(delivery)) {
-                carried.key = Some(work.identity.key.clone());
+                carried.identity = Some(work.identity.clone());
                 fit.push(Work { at, ..work });
             }
         }

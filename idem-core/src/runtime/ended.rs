@@ -13,7 +13,7 @@ use crate::{BoxError, Outcome, Reason};
 pub(crate) enum Ended {
     /// The database has answered: the message is processed, or taken over. A delivery is acked, and the outcome is reported.
     Done(Outcome),
-    /// The run has failed, and was rolled back, unless the handler had run COMMIT. `attempt` (`process/mod.rs`) records it for a
+    /// The run has failed, and was rolled back, unless the handler had run COMMIT. `store_failure` (`process/mod.rs`) records it for a
     /// delivery, and `record` (`inbox/record.rs`) for a row. Also of a message that can never be decoded.
     Failed(Failure),
     /// Rolled back, and nobody is charged. With the error of a lost race, `conclude` (`run/end.rs`) runs the message again at
@@ -104,15 +104,6 @@ impl Ended {
             Self::Broke(_) => Self::Broke(StoreError::ConnectionLost("the connection was lost with a batch".into())),
             Self::Lost => Self::Lost,
             Self::Stopped => Self::Stopped,
-        }
-    }
-
-    /// Returns the outcome that the database has confirmed.
-    pub(crate) fn confirmed(&self) -> Option<&Outcome> {
-        match self {
-            Self::Done(outcome) => Some(outcome),
-            Self::Park(Wait::Row(row)) => Some(&row.outcome),
-            _ => None,
         }
     }
 }

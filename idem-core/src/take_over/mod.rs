@@ -93,18 +93,14 @@ pub(crate) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn new(identity: Identity, delivery: &'a Delivery, failure: Failure) -> Self {
+    /// A message with this failure.
+    pub(crate) fn new(identity: Identity, delivery: &'a Delivery, failure: Failure) -> Self {
         Self { identity, delivery, failure, replaces: None, span: Span::none() }
     }
 
     /// A message that has not failed. Its row is due now.
     pub(crate) fn due(identity: Identity, delivery: &'a Delivery) -> Self {
         Self::new(identity, delivery, Failure::new(Ok(Duration::ZERO), ""))
-    }
-
-    /// A message with this failure.
-    pub(crate) fn failed(identity: Identity, delivery: &'a Delivery, failure: &Failure) -> Self {
-        Self::new(identity, delivery, failure.clone())
     }
 
     /// A message that can never be passed to this handler. It is known by the hash of everything that makes it up.
@@ -327,7 +323,7 @@ mod tests {
         ];
         for (classified, next, written) in table {
             let failure = Failure { attempts: 3, ..Failure::new(next, "ours") };
-            let entry = Entry::failed(identity.clone(), &delivery, &failure);
+            let entry = Entry::new(identity.clone(), &delivery, failure);
             assert_eq!(entry.written(&classified), written, "{classified:?}, {next:?}");
         }
     }
