@@ -36,7 +36,7 @@ pub(crate) async fn run<S: Store, A: Acker>(
     let linger = pipeline.settings.linger;
     let mut taken = Vec::new();
     while collect(&deliveries, (pipeline.throttle.size(), usize::MAX), linger, &mut taken).await {
-        deliver(&pipeline, &mut taken, None, &parked).await;
+        deliver(&pipeline, &mut taken, None, None, &parked).await;
     }
 }
 
@@ -49,11 +49,13 @@ pub(crate) async fn store<S: Store, A: Acker>(
     deliveries: Receiver<Arrival<A>>,
     parked: Sender<Parked<A>>,
 ) {
-    let permits = Arc::new(Semaphore::new(pipeline.settings.stored_at_once()));
+    let at_once = || Arc::new(Semaphore::new(pipeline.settings.stored_at_once()));
+    // The connections for batches, and those for what is stored by itself.
+    let (permits, room) = (at_once(), at_once());
     let (mut taken, mut working) = (Vec::new(), JoinSet::new());
     let stored = |mut batch: Vec<Arrival<A>>, permit: Option<OwnedSemaphorePermit>| {
-        let (pipeline, parked) = (pipeline.clone(), parked.clone());
-        async move { deliver(&pipeline, &mut batch, permit, &parked).await }
+        let (pipeline, room, parked) = (pipeline.clone(), room.clone(), parked.clone());
+        async move { deliver(&pipeline, &mut batch, Some(&room), permit, &parked).await }
     };
     while let Ok(permit) = permits.clone().acquire_owned().await
         && collect(&deliveries, (MOST, BYTES), Duration::ZERO, &mut taken).await
@@ -70,12 +72,13 @@ pub(crate) async fn store<S: Store, A: Acker>(
     while working.join_next().await.is_some() {}
 }
 
-/// Processes these deliveries, one or a batch, which count as in flight meanwhile, and leaves `taken` empty. `permit`: that to
-/// store a batch beside the lanes. Panics in user code are caught elsewhere. After a panic here, the unsettled delivery is
-/// redelivered once the worker has ended.
+/// Processes these deliveries, one or a batch, which count as in flight meanwhile, and leaves `taken` empty. Outside the lanes:
+/// `permit` is that to store a batch, and `room` has those for what is stored by itself. Panics in user code are caught
+/// elsewhere. After a panic here, the unsettled delivery is redelivered once the worker has ended.
 async fn deliver<S: Store, A: Acker>(
     pipeline: &Pipeline<S>,
     taken: &mut Vec<Arrival<A>>,
+    room: Option<&Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
     parked: &Sender<Parked<A>>,
 ) {
@@ -84,9 +87,9 @@ async fn deliver<S: Store, A: Acker>(
     let delivered = pin!(async {
         if taken.len() > 1 || permit.is_some() {
             // Boxed: it is large, and a worker without batches would carry it unused.
-            Box::pin(pipeline.deliver_all(std::mem::take(taken), permit, parked)).await;
+            Box::pin(pipeline.deliver_all(std::mem::take(taken), room, permit, parked)).await;
         } else if let Some(arrival) = taken.pop() {
-            pipeline.deliver(None, arrival, parked).await;
+            pipeline.deliver(room, arrival, parked).await;
         }
     });
     pipeline.defect.task("lane", delivered).await;
@@ -139,6 +142,7 @@ impl<S: Store> Pipeline<S> {
     async fn deliver_all<A: Acker>(
         &self,
         mut batch: Vec<Arrival<A>>,
+        room: Option<&Semaphore>,
         permit: Option<OwnedSemaphorePermit>,
         parked: &Sender<Parked<A>>,
     ) {
@@ -162,7 +166,7 @@ impl<S: Store> Pipeline<S> {
         // other, and one that is held up does not delay the others. They are unordered, since batches are rejected with an order;
         // so none of them waits for its row.
         let connection = Semaphore::new(1);
-        let room = permit.is_none().then_some(&connection);
+        let room = Some(room.unwrap_or(&connection));
         drop(permit);
         // Settled concurrently: a broker that confirms each ack confirms all of them in the time of one.
         let finish = async |(arrival, ended, span): (Arrival<A>, Ended, Span)| {
@@ -233,8 +237,7 @@ impl<S: Store> Pipeline<S> {
             // With `.inbox()` there are no lanes, so none of its key runs.
             let (key, keys) = ((work.identity.handler, &work.identity.key), &mut batch[work.at].1.keys);
             let has_turn = !is_other && (self.settings.inbox || keys.take(&self.key_locks, [key]));
-            // The row is the intent of its external call.
-            let stores_first = self.stores_first(work.delivery) || work.route.external.is_some();
+            let stores_first = self.stores_first(&work);
             if has_turn && !stores_first && may_share(work.route) {
                 works.push(work);
                 continue;

@@ -30,11 +30,11 @@ use crate::registry::NoJob;
 use crate::run::{Failure, Work};
 use crate::runtime::{Direct, Ended, InRow, Permit, Pipeline, Running, Wait, hold_wait};
 use crate::take_over::{Entry, Shared};
-use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
+use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
-    /// Tries to process one delivery, and settles or parks it; it is left to the broker if it is lost. Takes a permit of `room`,
-    /// if there is one, before it uses a connection.
+    /// Tries to process one delivery, and settles or parks it; it is left to the broker if it is lost. `room`: the permits of the
+    /// connections that it may use, unless it has that of its lane.
     async fn deliver<A: Acker>(&self, room: Option<&Semaphore>, arrival: Arrival<A>, parked: &Sender<Parked<A>>) {
         let span = telemetry::span(self.system, &self.consumer, &arrival.delivery);
         // Pinned first, like other large futures: a wrapper would move the whole future.
@@ -141,7 +141,7 @@ impl<S: Store> Pipeline<S> {
             Err(NoJob::Undeliverable(undeliverable)) => {
                 drop(beside);
                 carried.identity = None;
-                let _room = self.room(room, delivery).await?;
+                let _room = self.enter(room).await?;
                 return Ok(self.store_failure(delivery, carried, Failure::undeliverable(undeliverable)).await);
             }
         };
@@ -149,7 +149,7 @@ impl<S: Store> Pipeline<S> {
         let runs = self.take_turn(&mut work, carried)?;
         // Not kept during another wait: an orphaned row that waits for it would keep out those that this delivery waits for.
         let beside = (room.is_none() && runs).then_some(beside);
-        let _room = self.room(room, delivery).await?;
+        let _room = self.enter(room).await?;
         if !self.outage.is_up() {
             // Nothing can be written, and it must not keep a lane meanwhile.
             return Err(Ended::Park(Wait::Free));
@@ -171,9 +171,7 @@ impl<S: Store> Pipeline<S> {
         // Before the wait for a connection, and never in a lane: the delivery in front may run for as long as its
         // handler may.
         let has_turn = carried.keys.take(&self.key_locks, [(work.identity.handler, &work.identity.key)]);
-        // The row is the intent of its external call.
-        let stores_first = self.stores_first(work.delivery) || work.route.external.is_some();
-        let runs = has_turn && !stores_first && carried.charge.is_none();
+        let runs = has_turn && !self.stores_first(work) && carried.charge.is_none();
         if !runs {
             dropped("a message", work.job.take());
         }
@@ -231,7 +229,7 @@ impl<S: Store> Pipeline<S> {
         if entries.is_empty() {
             return Err(Ended::Park(Wait::Codec));
         }
-        let _room = self.room(room, delivery).await?;
+        let _room = self.enter(room).await?;
         let Shared { outcomes, is_new } = self.store_shared(&entries).await?;
         if is_unprepared {
             return Err(Ended::Park(Wait::Codec));
@@ -246,22 +244,16 @@ impl<S: Store> Pipeline<S> {
         self.draining.run_until_cancelled(self.isolation_lock.direct()).await.ok_or(Ended::Stopped)
     }
 
-    /// Waits for permission to use one more connection, unless the worker drains. It comes from `room` if there is one. Otherwise
-    /// only deliveries that are stored outside the lanes need a permit, since lanes have connections: redelivered messages
-    /// without an order, and all messages with `.inbox()`.
-    async fn room<'a>(
-        &'a self,
-        room: Option<&'a Semaphore>,
-        delivery: &Delivery,
-    ) -> Result<Option<SemaphorePermit<'a>>, Ended> {
-        let beside_lanes = self.settings.order == DeliveryOrder::None && self.stores_first(delivery);
-        let Some(room) = room.or(beside_lanes.then_some(&self.single_stores)) else { return Ok(None) };
+    /// Waits for the permit of a connection, if there is a limit, unless the worker drains.
+    async fn enter<'a>(&self, room: Option<&'a Semaphore>) -> Result<Option<SemaphorePermit<'a>>, Ended> {
+        let Some(room) = room else { return Ok(None) };
         self.draining.run_until_cancelled(room.acquire()).await.map(Result::ok).ok_or(Ended::Stopped)
     }
 
-    /// Whether a delivery is stored in the inbox before it runs: each one with `.inbox()`, otherwise one that the broker has
-    /// delivered before, because a process may have died on it.
-    fn stores_first(&self, delivery: &Delivery) -> bool {
-        self.settings.inbox || delivery.redelivered()
+    /// Whether a message is stored in the inbox before it runs: each one with `.inbox()`, and one whose handler makes an external
+    /// call, since the row is the intent of the call. Otherwise one that the broker has delivered before, because a process may
+    /// have died on it.
+    fn stores_first(&self, work: &Work<'_, S>) -> bool {
+        self.settings.inbox || work.delivery.redelivered() || work.route.external.is_some()
     }
 }

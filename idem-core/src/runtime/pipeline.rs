@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, Notify, Semaphore, broadcast, watch};
+use tokio::sync::{Mutex, Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::inbox::ParkedRows;
@@ -55,8 +55,6 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) metrics: ConsumerMetrics,
     /// Reads the number of messages that wait at the broker. `None` while there is no subscription that reports it.
     pub(crate) lag: watch::Sender<Option<Lag>>,
-    /// Limits the deliveries stored singly: this many connections are reserved for them besides the lanes.
-    pub(crate) single_stores: Semaphore,
     /// Notified when something was scheduled, so that the inbox need not wait for its next poll.
     pub(crate) scheduled: Notify,
     /// The same for rows whose handlers make an external call.
@@ -107,7 +105,6 @@ impl<S: Store> Pipeline<S> {
             defect: Defect::default(),
             metrics: ConsumerMetrics::new(&consumer),
             lag: watch::Sender::new(source.lag()),
-            single_stores: Semaphore::new(settings.stored_at_once()),
             scheduled: Notify::new(),
             calls_due: Notify::new(),
             ran: broadcast::Sender::new(RAN),
