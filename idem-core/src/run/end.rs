@@ -199,11 +199,8 @@ impl<S: Store> Pipeline<S> {
             }
             // Another transaction holds the claim of a local message, for as long as its handler runs; or it is another batch,
             // which waits for a claim of this one: the claims of local messages come behind those of the batch, and are not
-            // sorted with them. They wait for less time than the database takes to find a deadlock.
-            Ended::Park(Wait::Claim) => {
-                self.throttle.narrow();
-                Indices::new()
-            }
+            // sorted with them.
+            Ended::Park(Wait::Claim) => Indices::new(),
             Ended::Failed(failure) if failure.next == Err(Reason::RolledBack) => blamed(indices, was_open),
             // The database refuses a COMMIT where a message has a claim, unless somebody has disabled that. All others may run again,
             // and the message that is to blame is found out when it runs alone.
