@@ -48,8 +48,8 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn commit(&self, mut txn: S::Txn, staged: Staged) -> Ended {
         let (publishes, hands_over) = (!staged.outgoing.is_empty(), !staged.local.is_empty());
         // Without an outbox, nothing was staged.
-        if let Some(outbox) = self.outbox.as_ref().filter(|_| publishes || hands_over) {
-            self.store.stage(&mut txn, outbox.id, staged.outgoing, in_claim_order(staged.local));
+        if let Some(outbox) = self.outbox.filter(|_| publishes || hands_over) {
+            self.store.stage(&mut txn, outbox, staged.outgoing, in_claim_order(staged.local));
         }
         match self.store.commit(txn).await {
             CommitResult::NotSent(fault, ticket) => {

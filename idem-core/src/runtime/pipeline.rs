@@ -1,6 +1,7 @@
 //! The state that all lanes of a worker share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::sync::{Mutex, Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +20,6 @@ use super::isolation_lock::IsolationLock;
 use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
-use super::outbox::OutboxGate;
 use super::persist::Rate;
 use super::settings::Settings;
 
@@ -31,7 +31,11 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) routes: Routes<S>,
     pub(crate) settings: Settings,
     /// The outbox of the consumer, if a handler stages messages.
-    pub(crate) outbox: Option<OutboxGate>,
+    pub(crate) outbox: Option<OutboxId>,
+    /// Whether more messages of the outbox wait to be published than the user permits.
+    pub(super) full_outbox: watch::Sender<bool>,
+    /// Whether a handler has staged a local message.
+    pub(crate) hands_over: AtomicBool,
     /// The keys in progress. Deliveries of one key run one at a time.
     pub(crate) key_locks: KeyQueue,
     pub(crate) throttle: BatchThrottle,
@@ -89,7 +93,9 @@ impl<S: Store> Pipeline<S> {
         Self {
             system: source.system(),
             routes,
-            outbox: outbox.map(OutboxGate::new),
+            outbox,
+            full_outbox: watch::Sender::default(),
+            hands_over: AtomicBool::default(),
             key_locks: KeyQueue::default(),
             throttle: BatchThrottle::new(settings.batch),
             isolation_lock: settings.isolation_lock.clone(),
