@@ -28,7 +28,7 @@ use crate::caught::dropped;
 use crate::park::{Arrival, Arrived, Carried, Parked};
 use crate::registry::NoJob;
 use crate::run::{Failure, Work};
-use crate::runtime::{Direct, Ended, InRow, Permit, Pipeline, Running, Wait, hold_wait};
+use crate::runtime::{Direct, Ended, InRow, Permit, Pipeline, Running, Wait};
 use crate::take_over::{Entry, Shared};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -95,10 +95,9 @@ impl<S: Store> Pipeline<S> {
             }
             Ended::Stopped | Ended::Lost => return self.release(arrival.acker).await,
             Ended::Broke(_) => {
-                // A process or a connection may have died on it, so it now runs from the inbox.
+                // The message may have broken its connection, so it now runs from the inbox.
                 delivery.redelivered = true;
-                carried.tries += 1;
-                Wait::After(hold_wait(carried.tries - 1))
+                Wait::Answer
             }
             Ended::Park(wait) => wait,
             // `attempt` leaves none: it stores a failure, and runs a message again that has lost a race.

@@ -40,11 +40,11 @@ pub(crate) enum Wait {
     Free,
     /// Another transaction holds its claim, or that of a local message.
     Claim,
-    /// One of idem's own statements was not answered.
+    /// One of idem's own statements was not answered, or the connection was lost.
     Answer,
     /// The database refuses what is written for this message, and works for others.
     Refused(BoxError),
-    /// This time, and then the end of an outage or a pause of the worker, if there is one.
+    /// This time: a row whose call another version of the service has made.
     After(Duration),
     /// Its codec, which has to fetch something before it can decode it, or another message of its handler that prepares.
     Codec,
