@@ -86,13 +86,11 @@ impl<S: Store> Pipeline<S> {
         match self.store.rollback(txn).await {
             Ok(fate) => ended(fate, ticket.unwrap_or_default(), rolled_back),
             // Only our own statements detect an outage, whatever the handler returned.
-            Err(fault) => match rolled_back {
-                Ended::Park(turn) => {
-                    self.outage.report(&fault);
-                    self.cut_off(ticket, Ended::Park(turn)).await
-                }
-                _ => self.cut_off(ticket, Ended::Broke(fault)).await,
-            },
+            Err(fault) => {
+                self.outage.report(&fault);
+                let is_parked = matches!(rolled_back, Ended::Park(_));
+                self.cut_off(ticket, if is_parked { rolled_back } else { Ended::Broke(fault) }).await
+            }
         }
     }
 

@@ -28,8 +28,8 @@ use super::{Failure, Found, Indices, Work};
 /// How a transaction has ended, before anyone is blamed for it.
 pub(super) struct Round {
     pub(super) ended: Ended,
-    /// What each of several works is by its claim or its row, if the transaction is committed.
-    pub(super) found: Vec<Classified>,
+    /// What each work is by its claim or its row, once the handlers were called.
+    pub(super) found: Found,
     /// The works of the last call. Of a slice that did not begin, those that it has to leave.
     pub(super) indices: Indices,
     /// Whether all calls had returned.
@@ -47,7 +47,7 @@ impl From<Ended> for Round {
 impl Round {
     /// A transaction that has ended in the call of these works.
     pub(super) fn at(ended: Ended, indices: Indices) -> Self {
-        Self { ended, found: Vec::new(), indices, returned: false, was_open: false }
+        Self { ended, found: Found::new(), indices, returned: false, was_open: false }
     }
 }
 
@@ -134,11 +134,8 @@ impl<S: Store> Pipeline<S> {
         if calls.iter().map(|call| call.indices.len()).sum::<usize>() != new.len() {
             return self.without(txn, new).await;
         }
-        let mut round = self.call_all(txn, calls, works, now, running).await;
-        if works.len() > 1 {
-            round.found = found.into_vec();
-        }
-        Ok(round)
+        let round = self.call_all(txn, calls, works, now, running).await;
+        Ok(Round { found, ..round })
     }
 
     /// Rolls back a transaction in which these works cannot be.
