@@ -141,7 +141,7 @@ impl<S: Store> Pipeline<S> {
         async {
             if let Some(outcome) = work.await {
                 let Row { identity, delivery, .. } = row;
-                self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, &outcome);
+                self.emit(identity, delivery, &outcome);
             }
         }
         .instrument(span)

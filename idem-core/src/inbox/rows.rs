@@ -139,7 +139,7 @@ impl<S: Store> Pipeline<S> {
             Err(ended) => return Some(ended),
         };
         for (identity, outcome) in shared.outcomes {
-            self.emit(self.routes.get(identity.handler), identity.known_key(), &row.delivery, &outcome);
+            self.emit(&identity, &row.delivery, &outcome);
         }
         None
     }

@@ -41,7 +41,7 @@ pub(crate) struct Carried {
     pub(crate) order: Option<KeyTicket>,
     /// Its places in the queues of the keys of its message, in claim order: one for each handler.
     pub(crate) keys: KeyTickets,
-    /// The identity of its message, if the last try has found it and one handler takes it.
+    /// The identity of its message, if one handler takes it, and once a try has found it. Without a key if it is undeliverable.
     pub(crate) identity: Option<Identity>,
     /// The outcome for each of several handlers that take it, once it is stored for all of them.
     pub(crate) shares: Vec<(Identity, Outcome)>,

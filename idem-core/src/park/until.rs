@@ -103,10 +103,7 @@ impl<S: Store> Pipeline<S> {
     /// no other delivery of its ordering key starts.
     async fn settle_after<A: Acker>(&self, row: &InRow, delivery: &Delivery, mut acker: A) {
         let is_known = row.outcome == Outcome::Duplicate;
-        let emit = || {
-            let InRow { identity, outcome, .. } = row;
-            self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, outcome);
-        };
+        let emit = || self.emit(&row.identity, delivery, &row.outcome);
         if !is_known {
             emit();
         }

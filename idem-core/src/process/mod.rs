@@ -109,15 +109,10 @@ impl<S: Store> Pipeline<S> {
         self.park(Parked { arrival, until }, parked).await;
     }
 
-    /// Reports the outcome of a delivery for each of its handlers.
+    /// Reports the outcome of a delivery for its handler, or for each of several.
     fn report(&self, delivery: &Delivery, carried: &Carried, outcome: &Outcome) {
-        if carried.shares.is_empty() {
-            let key = carried.identity.as_ref().map(|identity| &identity.key);
-            self.emit(self.routes.find(delivery).ok(), key, delivery, outcome);
-        }
-        for (identity, outcome) in &carried.shares {
-            self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, outcome);
-        }
+        carried.identity.iter().for_each(|identity| self.emit(identity, delivery, outcome));
+        carried.shares.iter().for_each(|(identity, outcome)| self.emit(identity, delivery, outcome));
     }
 
     /// Tries to process a delivery that one handler takes. These are the steps, in their order; the database's answer decides the
@@ -139,7 +134,6 @@ impl<S: Store> Pipeline<S> {
             Err(NoJob::Unprepared) => return Err(Ended::Park(Wait::Codec)),
             Err(NoJob::Undeliverable(undeliverable)) => {
                 drop(beside);
-                carried.identity = None;
                 let _room = self.enter(room).await?;
                 return Ok(self.store_failure(delivery, carried, Failure::undeliverable(undeliverable)).await);
             }
@@ -191,11 +185,14 @@ impl<S: Store> Pipeline<S> {
 
     /// Stores a failure. If that is impossible now, the failure is kept, and only the store is repeated, never the run.
     async fn store_failure(&self, delivery: &Delivery, carried: &mut Carried, failure: Failure) -> Ended {
-        let identity = carried.identity.clone().filter(|_| !failure.is_undeliverable());
-        let Some(identity) = identity else { return self.store(&self.undeliverable(delivery, failure)).await };
-        let entry = Entry::new(identity, delivery, failure);
+        let is_undeliverable = failure.is_undeliverable();
+        let entry = match carried.identity.take() {
+            Some(identity) if !is_undeliverable => Entry::new(identity, delivery, failure),
+            _ => self.undeliverable(delivery, failure),
+        };
         let ended = self.store(&entry).await;
-        if matches!(ended, Ended::Park(_)) {
+        carried.identity = Some(entry.identity);
+        if !is_undeliverable && matches!(ended, Ended::Park(_)) {
             carried.charge = Some(Box::new(entry.failure));
         }
         ended
