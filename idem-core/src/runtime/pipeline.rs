@@ -13,7 +13,6 @@ use crate::telemetry::ConsumerMetrics;
 use crate::{Key, Lag, Source, Store};
 
 use super::batch_throttle::BatchThrottle;
-use super::decode::Preparations;
 use super::defect::Defect;
 use super::health::{Health, KillSwitch};
 use super::isolation_lock::IsolationLock;
@@ -21,6 +20,7 @@ use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
 use super::persist::Rate;
+use super::prepare::Preparations;
 use super::settings::Settings;
 
 /// The state that all lanes of a worker share.
