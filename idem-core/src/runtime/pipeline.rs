@@ -49,7 +49,7 @@ pub(crate) struct Pipeline<S: Store> {
     /// The log lines about calls that could not begin in time.
     pub(crate) late_calls: Rate,
     /// Which messages prepare their codecs.
-    pub(crate) preparations: Arc<Preparations>,
+    pub(crate) preparations: Preparations,
     /// Serializes the inbox's own statements, which use one connection.
     pub(crate) own_statements: Mutex<()>,
     pub(crate) outage: Arc<Outage>,
@@ -103,7 +103,7 @@ impl<S: Store> Pipeline<S> {
             parked_rows: ParkedRows::default(),
             left_to_callers: Rate::default(),
             late_calls: Rate::default(),
-            preparations: Arc::default(),
+            preparations: Preparations::default(),
             own_statements: Mutex::default(),
             outage: Arc::new(Outage::new(health.clone(), unsettled)),
             kill_switch: KillSwitch::new(settings.undeliverable_limit, health.clone()),

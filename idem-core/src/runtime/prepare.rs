@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, timeout};
 
 use crate::caught::dropped;
@@ -25,62 +26,40 @@ const FORGOTTEN: &str = "the codec requested another preparation although the la
 /// after a failure until the next try, the others of that handler wait. What a registry that is away costs is then one try
 /// after another, however many messages need it. Other handlers do not wait.
 #[derive(Debug, Default)]
-pub(crate) struct Preparations(Mutex<HashMap<HandlerId, Turns>>);
+pub(crate) struct Preparations(Mutex<HashMap<HandlerId, Arc<tokio::sync::Mutex<Turns>>>>);
 
+/// What is known of the preparations of a handler.
 #[derive(Debug, Default)]
-struct Turns {
-    is_taken: bool,
-    /// How many preparations in a row have failed.
+pub(crate) struct Turns {
+    /// How many in a row have failed.
     failed: usize,
     not_before: Option<Instant>,
 }
 
 /// The turn of one message, until this is dropped.
-pub(crate) struct Preparing {
-    of: Arc<Preparations>,
-    handler: HandlerId,
-}
+pub(crate) type Preparing = OwnedMutexGuard<Turns>;
+
+/// How often a message asks for its turn while another one of its handler prepares: this step of [`hold_wait`].
+const TAKEN: usize = 1;
 
 impl Preparations {
     /// Returns the turn to prepare for a message of this handler, or the time after which it may be asked for again.
-    pub(crate) fn turn(self: &Arc<Self>, handler: HandlerId) -> Result<Preparing, Duration> {
-        let mut handlers = self.0.lock();
-        let turns = handlers.entry(handler).or_default();
-        let left = turns.not_before.map(|time| time.saturating_duration_since(Instant::now())).unwrap_or_default();
-        if !left.is_zero() {
-            return Err(left);
-        }
-        if turns.is_taken {
-            return Err(hold_wait(turns.failed));
-        }
-        turns.is_taken = true;
-        Ok(Preparing { of: self.clone(), handler })
+    pub(crate) fn turn(&self, handler: HandlerId) -> Result<Preparing, Duration> {
+        let turns = self.0.lock().entry(handler).or_default().clone();
+        let turn = turns.try_lock_owned().map_err(|_| hold_wait(TAKEN))?;
+        let left = turn.not_before.map(|time| time.saturating_duration_since(Instant::now())).unwrap_or_default();
+        if left.is_zero() { Ok(turn) } else { Err(left) }
     }
 }
 
-impl Preparing {
-    /// Records a success.
-    fn succeeded(&self) {
-        self.of.0.lock().remove(&self.handler);
-    }
-
+impl Turns {
     /// Records a failure. Returns how many there were in a row, and the time after which this message may try again: a bit
     /// later than the others of its handler, so that they have their turns as well.
-    fn failed(&self) -> (usize, Duration) {
-        let mut handlers = self.of.0.lock();
-        let turns = handlers.entry(self.handler).or_default();
-        let wait = refused_wait(turns.failed);
-        turns.failed += 1;
-        turns.not_before = Some(Instant::now() + wait);
-        (turns.failed, wait.mul_f64(1.1))
-    }
-}
-
-impl Drop for Preparing {
-    fn drop(&mut self) {
-        if let Some(turns) = self.of.0.lock().get_mut(&self.handler) {
-            turns.is_taken = false;
-        }
+    fn failed(&mut self) -> (usize, Duration) {
+        let wait = refused_wait(self.failed);
+        self.failed += 1;
+        self.not_before = Some(Instant::now() + wait);
+        (self.failed, wait.mul_f64(1.1))
     }
 }
 
@@ -121,7 +100,7 @@ impl<S: Store> Pipeline<S> {
         delivery: &Delivery,
         left: Option<Duration>,
     ) -> Result<Duration, String> {
-        let turn = match turn {
+        let mut turn = match turn {
             Ok(turn) => turn,
             Err(delay) => return Ok(delay),
         };
@@ -130,13 +109,13 @@ impl<S: Store> Pipeline<S> {
         let error = match timeout(limit, route.handler.prepare_codec(delivery)).await {
             Ok(Ok(())) => {
                 if !self.is_unprepared(route, delivery).await {
-                    turn.succeeded();
+                    *turn = Turns::default();
                     return Ok(Duration::ZERO);
                 }
                 BoxError::from(FORGOTTEN)
             }
             Ok(Err(PrepareError::Undecodable(error))) => {
-                turn.succeeded();
+                *turn = Turns::default();
                 return Err(crate::error::text(error.as_ref()));
             }
             Ok(Err(PrepareError::Unavailable(error))) => error,
@@ -194,7 +173,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_message_of_a_handler_prepares_at_a_time() {
-        let preparations = Arc::<Preparations>::default();
+        let preparations = Preparations::default();
         let first = preparations.turn(ORDERS).ok().unwrap();
         assert!(preparations.turn(ORDERS).is_err() && preparations.turn(REFUNDS).is_ok());
         drop(first);
@@ -203,10 +182,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn after_a_failure_another_message_has_the_next_turn() {
-        let preparations = Arc::<Preparations>::default();
+        let preparations = Preparations::default();
         let mut waits = Vec::new();
         for tries in 1..=9 {
-            let turn = preparations.turn(ORDERS).ok().unwrap();
+            let mut turn = preparations.turn(ORDERS).ok().unwrap();
             let (failed, own) = turn.failed();
             drop(turn);
             let others = preparations.turn(ORDERS).err().unwrap();
@@ -215,7 +194,7 @@ mod tests {
             waits.push(others);
         }
         assert!(waits[0] < Duration::from_secs(1) && waits[8] > Duration::from_secs(10), "{waits:?}");
-        preparations.turn(ORDERS).ok().unwrap().succeeded();
+        *preparations.turn(ORDERS).ok().unwrap() = Turns::default();
         assert!(preparations.turn(ORDERS).is_ok(), "the others go on at once");
     }
 }
