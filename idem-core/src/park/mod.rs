@@ -13,7 +13,7 @@ mod until;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_channel::{Receiver, Sender};
+use async_channel::Receiver;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -90,15 +90,6 @@ pub(crate) async fn run<S: Store, A: Acker>(
                 }
             }
             _ = show.tick(), if !blocked.is_empty() => blocked.show(),
-        }
-    }
-}
-
-impl<S: Store> Pipeline<S> {
-    /// Passes a delivery on that cannot run now, or releases it if a drain has closed the queue of those.
-    pub(crate) async fn park<A: Acker>(&self, delivery: Parked<A>, parked: &Sender<Parked<A>>) {
-        if let Err(closed) = parked.try_send(delivery) {
-            self.release(closed.into_inner().arrival.acker).await;
         }
     }
 }

@@ -25,15 +25,15 @@ impl<S: Store> Pipeline<S> {
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
         let Arrived { delivery, acker, carried } = &mut *arrival;
         let can_run = match until {
-            Wait::Order => {
+            Wait::Key => {
                 let turn = async {
                     if let Some(place) = &carried.order {
                         place.turn().await;
                     }
+                    carried.keys.turn().await;
                 };
                 self.unless_over(acker, turn).await
             }
-            Wait::Key => self.unless_over(acker, carried.keys.turn()).await,
             Wait::Codec => {
                 let span = telemetry::span(self.system, &self.consumer, delivery);
                 self.unless_over(acker, self.prepare_delivery(delivery)).instrument(span).await
@@ -86,7 +86,7 @@ impl<S: Store> Pipeline<S> {
             }
             Wait::Refused(error) => self.refused(delivery, carried, &error),
             // They end by themselves, or with an outage or a pause.
-            Wait::Free | Wait::Codec | Wait::Key | Wait::Order | Wait::Row(_) => Duration::ZERO,
+            Wait::Free | Wait::Codec | Wait::Key | Wait::Row(_) => Duration::ZERO,
         }
     }
 

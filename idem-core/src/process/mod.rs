@@ -106,7 +106,10 @@ impl<S: Store> Pipeline<S> {
         if !matches!(until, Wait::Key | Wait::Row(_)) {
             self.meters(delivery).held.increment(1);
         }
-        self.park(Parked { arrival, until }, parked).await;
+        // A drain has closed the queue of those that wait.
+        if let Err(closed) = parked.try_send(Parked { arrival, until }) {
+            self.release(closed.into_inner().arrival.acker).await;
+        }
     }
 
     /// Reports the outcome of a delivery for its handler, or for each of several.

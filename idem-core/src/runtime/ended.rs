@@ -48,10 +48,8 @@ pub(crate) enum Wait {
     After(Duration),
     /// Its codec, which has to fetch something before it can decode it, or another message of its handler that prepares.
     Codec,
-    /// Another delivery of its message's key, which is in progress in this process.
+    /// The deliveries in front of it in this process: those of its ordering key, and one of its message's key.
     Key,
-    /// The deliveries of its ordering key that are in front of it.
-    Order,
     /// Its message, which is in the inbox, or may be: with an ordering key, the delivery is settled once that is processed or
     /// dead, and later deliveries of the ordering key wait for it.
     Row(Box<InRow>),
