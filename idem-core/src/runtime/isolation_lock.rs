@@ -37,11 +37,7 @@ pub(crate) type Direct = OwnedRwLockReadGuard<()>;
 pub(crate) type InboxPermit = Arc<OwnedRwLockReadGuard<()>>;
 
 /// While this exists, no work that must be isolated from an orphaned row runs, holds a row, or starts.
-#[derive(Debug)]
-pub(crate) struct Isolated {
-    _rows: OwnedRwLockWriteGuard<()>,
-    _direct: Option<OwnedRwLockWriteGuard<()>>,
-}
+pub(crate) type Isolated = (OwnedRwLockWriteGuard<()>, Option<OwnedRwLockWriteGuard<()>>);
 
 impl IsolationLock {
     /// Creates a separate lock, for a worker that simulates a separate process.
@@ -90,11 +86,11 @@ impl IsolationLock {
     pub(crate) async fn isolate(&self, kind: RowKind) -> Isolated {
         let rows = self.rows.clone().write_owned().await;
         if kind != RowKind::Alone {
-            return Isolated { _rows: rows, _direct: None };
+            return (rows, None);
         }
         let direct = self.direct.clone().write_owned().await;
         self.exclusive.fetch_add(1, Relaxed);
-        Isolated { _rows: rows, _direct: Some(direct) }
+        (rows, Some(direct))
     }
 
     /// Returns whether orphaned rows have kept out other work for so long that it comes first, if there is any that one of
