@@ -104,7 +104,8 @@ impl<S: Store> Pipeline<S> {
             Ended::Failed(_) | Ended::Again(_) => Wait::Claim,
         };
         if !matches!(until, Wait::Key | Wait::Row(_)) {
-            self.meters(delivery).held.increment(1);
+            let route = self.routes.find(delivery);
+            route.map_or(&self.routes.nobody_meters, |route| &route.meters).held.increment(1);
         }
         // A drain has closed the queue of those that wait.
         if let Err(closed) = parked.try_send(Parked { arrival, until }) {

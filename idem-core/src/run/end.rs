@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::caught::dropped;
 use crate::routes::Route;
-use crate::runtime::{Ended, Pipeline, Wait};
+use crate::runtime::{Ended, Pipeline, Wait, growing_waits};
 use crate::store::{CommitResult, ErrorClass, Fate, StoreError, Ticket, UNBEGUN};
 use crate::{BoxError, DeliveryOrder, Reason, RetryPolicy, Store};
 
@@ -133,14 +133,12 @@ impl<S: Store> Pipeline<S> {
     async fn fate(&self, ticket: &Ticket) -> Option<Fate> {
         let never = CancellationToken::new();
         let ended = async {
-            let mut wait = Duration::from_millis(5);
+            let mut waits = growing_waits(Duration::from_millis(5), LONGEST);
             loop {
                 match self.outage.insist(&never, || self.store.fate(ticket)).await {
-                    Some(Fate::Running) => {}
+                    Some(Fate::Running) => tokio::time::sleep(waits.next().unwrap_or(LONGEST)).await,
                     fate => return fate,
                 }
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(LONGEST);
             }
         };
         let grace = async {

@@ -56,11 +56,6 @@ pub(crate) struct Work<'a, S: Store> {
 }
 
 impl<'a, S: Store> Work<'a, S> {
-    /// A delivery that was decoded.
-    pub(crate) fn new(route: &'a Route<S>, identity: Identity, delivery: &'a Delivery, job: Box<dyn Job<S>>) -> Self {
-        Self { at: 0, delivery, row: None, route, identity, job: Some(job), waited: None }
-    }
-
     /// A row that was taken from the inbox, and is not decoded yet.
     pub(crate) fn of_row(route: &'a Route<S>, row: &'a Row) -> Self {
         let identity = row.identity.clone();

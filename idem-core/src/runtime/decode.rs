@@ -37,7 +37,7 @@ impl<S: Store> Pipeline<S> {
             span.record("idem.key", tracing::field::display(&key));
         }
         let identity = Identity { handler: route.id, key, fingerprint: route.handler.fingerprint(delivery)? };
-        Ok(Work::new(route, identity, delivery, job))
+        Ok(Work { at: 0, delivery, row: None, route, identity, job: Some(job), waited: None })
     }
 
     /// Parses a delivery as a CloudEvent, if enabled. This happens when it is received, and again when its row is taken

@@ -75,8 +75,4 @@ impl<S: Store> Pipeline<S> {
             }
         }
     }
-
-    pub(crate) fn meters(&self, delivery: &Delivery) -> &telemetry::Meters {
-        self.routes.find(delivery).map_or(&self.routes.nobody_meters, |route| &route.meters)
-    }
 }

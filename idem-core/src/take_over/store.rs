@@ -30,12 +30,12 @@ impl<S: Store> Pipeline<S> {
     /// Nothing is written. `Lost`: the row that the entries replace is another process's now.
     pub(crate) async fn store_shared(&self, entries: &[Entry<'_>]) -> Result<Shared, Ended> {
         let taken = self.store_together(entries).await?;
-        let outcome = |(entry, taken): (&Entry<'_>, &Taken)| match taken.classified {
-            // This delivery itself stored it, before it was left to a preparation.
-            Classified::Duplicate(_) if entry.delivery.rare().preparation.tries() > 0 => {
-                (entry.identity.clone(), Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
-            }
-            _ => (entry.identity.clone(), self.logged(entry, taken)),
+        let outcome = |(entry, taken): (&Entry<'_>, &Taken)| {
+            // Whether this delivery itself may have stored it, before it was left to a preparation.
+            let stored =
+                matches!(taken.classified, Classified::Duplicate(_)) && entry.delivery.rare().preparation.tries() > 0;
+            let outcome = if stored { Outcome::scheduled(0, Duration::ZERO) } else { self.logged(entry, taken) };
+            (entry.identity.clone(), outcome)
         };
         let is_known = |entry: &Entry<'_>| entry.identity.has_key();
         let is_new = taken.iter().all(|taken| taken.classified == Classified::New) && entries.iter().any(is_known);
