@@ -66,11 +66,11 @@ impl<S: Store> Pipeline<S> {
         match wait {
             Wait::After(delay) => delay,
             // The database may respond to others: this message may be the one that takes too long.
-            Wait::Answer if tries >= UNANSWERED => {
+            Wait::Unanswered if tries >= UNANSWERED => {
                 let why = "the database repeatedly did not answer for this message, although it answers for others";
                 self.refused(delivery, carried, &why.into())
             }
-            Wait::Answer => {
+            Wait::Unanswered => {
                 carried.tries += 1;
                 hold_wait(tries)
             }

@@ -44,7 +44,7 @@ pub(crate) async fn run<S: Store, A: Acker>(
 ///
 /// A batch contains the deliveries that are there when a connection is free; it does not wait for more. A delivery that was
 /// held up before is processed by itself, so that it delays no other.
-pub(crate) async fn store<S: Store, A: Acker>(
+pub(crate) async fn store_batches<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
     deliveries: Receiver<Arrival<A>>,
     parked: Sender<Parked<A>>,
@@ -195,7 +195,7 @@ impl<S: Store> Pipeline<S> {
         });
         let (places, entries): (Vec<usize>, Vec<Entry<'_>>) = entries.unzip();
         if !entries.is_empty() {
-            let stored = self.store_many(&entries).await;
+            let stored = self.take_over_many(&entries).await;
             places.into_iter().zip(stored).for_each(|(place, stored)| ended[place] = stored);
         }
         for (copy, first) in &copies {

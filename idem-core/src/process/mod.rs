@@ -73,7 +73,7 @@ impl<S: Store> Pipeline<S> {
             }
         }
         let keeps_keys =
-            matches!(ended, Ended::Broke(_) | Ended::Park(Wait::Free | Wait::Claim | Wait::Answer | Wait::Key));
+            matches!(ended, Ended::Broke(_) | Ended::Park(Wait::Free | Wait::Claim | Wait::Unanswered | Wait::Key));
         if !keeps_keys {
             carried.keys.clear();
         }
@@ -97,7 +97,7 @@ impl<S: Store> Pipeline<S> {
             Ended::Broke(_) => {
                 // The message may have broken its connection, so it now runs from the inbox.
                 delivery.redelivered = true;
-                Wait::Answer
+                Wait::Unanswered
             }
             Ended::Park(wait) => wait,
             // `attempt` leaves none: it stores a failure, and runs a message again that has lost a race.
@@ -154,7 +154,7 @@ impl<S: Store> Pipeline<S> {
         let ended = match carried.charge.take() {
             Some(failure) => Ended::Failed(*failure),
             None if runs => pin!(self.run_directly(&mut work, beside)).await?,
-            None => self.store(&Entry::due(work.identity.clone(), delivery)).await,
+            None => self.take_over_one(&Entry::due(work.identity.clone(), delivery)).await,
         };
         Ok(match ended {
             Ended::Failed(failure) => self.store_failure(delivery, carried, failure).await,
@@ -194,7 +194,7 @@ impl<S: Store> Pipeline<S> {
             Some(identity) if !is_undeliverable => Entry::new(identity, delivery, failure),
             _ => self.undeliverable(delivery, failure),
         };
-        let ended = self.store(&entry).await;
+        let ended = self.take_over_one(&entry).await;
         carried.identity = Some(entry.identity);
         if !is_undeliverable && matches!(ended, Ended::Park(_)) {
             carried.charge = Some(Box::new(entry.failure));
@@ -230,7 +230,7 @@ impl<S: Store> Pipeline<S> {
             return Err(Ended::Park(Wait::Codec));
         }
         let _room = self.enter(room).await?;
-        let Shared { outcomes, is_new } = self.store_shared(&entries).await?;
+        let Shared { outcomes, is_new } = self.take_over_for_each(&entries).await?;
         if is_unprepared {
             return Err(Ended::Park(Wait::Codec));
         }

@@ -154,7 +154,7 @@ impl<S: Store> Pipeline<S> {
             _ if work.row.is_some() => Ended::Lost,
             (Err(held), _) => held,
             (Ok(_), Classified::Duplicate(_)) => found.ended(&work.route.meters),
-            (Ok(_), _) => self.store(&Entry::due(work.identity.clone(), work.delivery)).await,
+            (Ok(_), _) => self.take_over_one(&Entry::due(work.identity.clone(), work.delivery)).await,
         }
     }
 

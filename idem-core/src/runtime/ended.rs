@@ -11,7 +11,8 @@ use crate::{BoxError, Outcome, Reason};
 /// What became of one message in one try, be it a delivery or an inbox row. All steps between decode and the settlement of a
 /// delivery (`process`), or the record of a row (`inbox/record.rs`), return it.
 pub(crate) enum Ended {
-    /// The database has answered: the message is processed, or taken over. A delivery is acked, and the outcome is reported.
+    /// The message is processed, or taken over. This always follows a commit of this try, or of an earlier one that made the claim
+    /// of a duplicate, and only this leads to an ack.
     Done(Outcome),
     /// The run has failed, and was rolled back, unless the handler had run COMMIT. `store_failure` (`process/mod.rs`) records it for a
     /// delivery, and `record` (`inbox/record.rs`) for a row. Also of a message that can never be decoded.
@@ -41,7 +42,7 @@ pub(crate) enum Wait {
     /// Another transaction holds its claim, or that of a local message.
     Claim,
     /// One of idem's own statements was not answered, or the connection was lost.
-    Answer,
+    Unanswered,
     /// The database refuses what is written for this message, and works for others.
     Refused(BoxError),
     /// This time: a row whose call another version of the service has made.

@@ -123,7 +123,7 @@ impl<'a> Entry<'a> {
 }
 
 /// What became of an entry in the transaction.
-struct Taken {
+struct Written {
     classified: Classified,
     /// The row that was written for it.
     row: Option<i64>,
@@ -220,17 +220,17 @@ impl<S: Store> Pipeline<S> {
     /// handler and key, no two have the same key, and no two without a key have the same handler and fingerprint.
     ///
     /// Nothing is written for a message whose claim [is gone](Classified::Gone).
-    async fn take_over(&self, txn: &mut S::Txn, entries: &[Entry<'_>]) -> Result<Vec<Taken>, StoreError> {
+    async fn claim_and_insert(&self, txn: &mut S::Txn, entries: &[Entry<'_>]) -> Result<Vec<Written>, StoreError> {
         let messages: Vec<_> = entries.iter().map(|entry| (&entry.identity, entry.delivery)).collect();
         let found = self.claims(txn, &messages, ClaimState::Waiting).await?;
-        let mut taken: Vec<Taken> = found.into_iter().map(|classified| Taken { classified, row: None }).collect();
+        let mut taken: Vec<Written> = found.into_iter().map(|classified| Written { classified, row: None }).collect();
         let rows = entries.iter().zip(&taken).filter_map(|(entry, taken)| self.row(entry, &taken.classified));
         let rows: Vec<NewRow<'_>> = rows.collect();
         if rows.is_empty() {
             return Ok(taken);
         }
         let mut ids = self.store.insert(txn, &rows).await?.into_iter();
-        let has_row = |taken: &&mut Taken| !matches!(taken.classified, Classified::Duplicate(_) | Classified::Gone);
+        let has_row = |taken: &&mut Written| !matches!(taken.classified, Classified::Duplicate(_) | Classified::Gone);
         taken.iter_mut().filter(has_row).for_each(|taken| taken.row = ids.next());
         Ok(taken)
     }
