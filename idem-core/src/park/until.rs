@@ -76,7 +76,7 @@ impl<S: Store> Pipeline<S> {
             }
             Wait::Claim => {
                 carried.tries += 1;
-                // Another transaction holds its claim, so the database does not refuse it.
+                // Another transaction holds the claim, so the database does not refuse the message.
                 carried.refused = None;
                 if tries + 1 >= UNANSWERED {
                     // Each claim may be held up: the table may be locked, or the database read-only.
@@ -85,7 +85,7 @@ impl<S: Store> Pipeline<S> {
                 busy_wait(tries + 1)
             }
             Wait::Refused(error) => self.refused(delivery, carried, &error),
-            // They end by themselves, or with an outage or a pause.
+            // These waits end by themselves, or with an outage or a pause.
             Wait::Free | Wait::Codec | Wait::Key | Wait::Row(_) => Duration::ZERO,
         }
     }

@@ -1,6 +1,6 @@
 //! The tasks that collect deliveries: lanes, which process them from start to settlement, one batch at a time, and the task
 //! that stores deliveries in batches: all of a worker with `.inbox()`, and the redelivered ones of any worker without an order.
-//! Of a batch, it is decided here which deliveries run, or are stored, together.
+//! Here is also the decision which deliveries of a batch run, or are stored, together.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -162,9 +162,9 @@ impl<S: Store> Pipeline<S> {
                 ended => done.push((arrival, ended, span)),
             }
         }
-        // Those of a lane run one at a time on its connection, so that a batch of failures uses no more connections than any
-        // other, and one that is held up does not delay the others. They are unordered, since batches are rejected with an order;
-        // so none of them waits for its row.
+        // The messages that run alone take turns on the connection of their lane, so that a batch of failures uses no more
+        // connections than any other, and a message that is held up does not delay the others. Batches are rejected with an
+        // order, so none of the deliveries waits for its row.
         let connection = Semaphore::new(1);
         let room = Some(room.unwrap_or(&connection));
         drop(permit);
@@ -246,7 +246,7 @@ impl<S: Store> Pipeline<S> {
             match has_turn {
                 true if stores_first => stored.push(work),
                 true => {}
-                // It queues once it is processed alone: while it waited here, those behind it would wait for the batch.
+                // The delivery queues once it is processed alone: while it waited here, those behind it would wait for the batch.
                 false => keys.clear(),
             }
         }

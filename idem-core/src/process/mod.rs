@@ -83,7 +83,7 @@ impl<S: Store> Pipeline<S> {
                 let may_wait = matches!(outcome, Outcome::Scheduled { .. } | Outcome::Duplicate);
                 match carried.identity.take_if(|_| may_wait && delivery.ordering_key.is_some()) {
                     Some(identity) => {
-                        // The database has accepted it.
+                        // The database has accepted the message.
                         carried.refused = None;
                         Wait::Row(Box::new(InRow { identity, outcome, span: Span::current() }))
                     }
@@ -148,7 +148,7 @@ impl<S: Store> Pipeline<S> {
         let beside = (room.is_none() && runs).then_some(beside);
         let _room = self.enter(room).await?;
         if !self.outage.is_up() {
-            // Nothing can be written, and it must not keep a lane meanwhile.
+            // Nothing can be written, and the delivery must not keep a lane meanwhile.
             return Err(Ended::Park(Wait::Free));
         }
         let ended = match carried.charge.take() {

@@ -179,7 +179,7 @@ impl<S: Store> Pipeline<S> {
         // If a known call is at fault, and it ran one message, it is that message's.
         let blamed = |indices: Indices, is_known| if is_known && indices.len() == 1 { indices } else { Indices::new() };
         Ok(match ended {
-            // They cannot be in a slice, or not now.
+            // These messages cannot be in a slice, or not now.
             Ended::Again(None) | Ended::Park(Wait::Codec) => indices,
             Ended::Again(Some(error)) if self.store.classify_error(None, error.as_ref()) == ErrorClass::Deadlock => {
                 dropped("the error of a handler", error);
@@ -224,7 +224,7 @@ fn ended(fate: Fate, ticket: Ticket, mut ran: Ended) -> Ended {
             }
             ran
         }
-        // It has ended.
+        // The transaction has ended.
         Fate::RolledBack | Fate::Running => ran,
     }
 }

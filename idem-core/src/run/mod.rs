@@ -98,7 +98,7 @@ impl<S: Store> Pipeline<S> {
             }
             let round = self.round(&mut slice.works, is_first, running).await;
             is_first = false;
-            // Those that do not run any more are given back at once, and an orphaned row may wait for that.
+            // Rows that do not run any more are given back at once, and an orphaned row may wait for that.
             let ends =
                 matches!(round, Ok(Round { ended: Ended::Done(_) | Ended::Stopped | Ended::Park(Wait::Free), .. }));
             if !ends && extended.elapsed() >= self.settings.lease / 4 {
@@ -179,12 +179,12 @@ struct Slice<'a, S: Store> {
 struct Slices<'a, S: Store>(Vec<Slice<'a, S>>);
 
 impl<'a, S: Store> Slices<'a, S> {
-    /// Lets a slice run again without these works, or halved if it is not known which of them has failed.
+    /// Lets a slice run again without the works at fault, or halved if those are not known.
     fn without(&mut self, mut slice: Slice<'a, S>, out: &[usize]) {
         if out.is_empty() {
             return self.halve(slice);
         }
-        // They run alone.
+        // The messages at fault run alone.
         out.iter().for_each(|index| dropped("a message", slice.works[*index].job.take()));
         let mut indices = 0..;
         slice.works.retain(|_| indices.next().is_none_or(|index| !out.contains(&index)));

@@ -43,7 +43,7 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn extend_leases(&self) -> Infallible {
         loop {
             tokio::time::sleep(self.settings.lease / 3).await;
-            // Those that were taken together, by one statement.
+            // One statement extends all rows that were taken together.
             let mut by_token = HashMap::<_, Vec<i64>>::new();
             for held in self.leases.0.lock().iter().filter_map(Weak::upgrade) {
                 by_token.entry(held.token).or_default().extend(&held.ids);

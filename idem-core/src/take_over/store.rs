@@ -79,7 +79,7 @@ impl<S: Store> Pipeline<S> {
         if undeliverable.is_some_and(|(reason, _)| self.kill_switch.holds(reason)) {
             return Err(Ended::Park(Wait::Free));
         }
-        // The same one for all of them.
+        // All entries replace the same row.
         let replaced = entries.iter().find_map(|entry| entry.replaces);
         let begun = self.store.begin(self.settings.handler_timeout).await;
         let mut txn = begun.map_err(|fault| self.outage.hold_for(fault))?;
@@ -99,7 +99,7 @@ impl<S: Store> Pipeline<S> {
         let is_gone = taken.iter().any(|taken| taken.classified == Classified::Gone);
         if is_gone || !is_ours {
             return Err(match self.store.rollback(txn).await {
-                // As one that is held up: of several messages, only this one may be tried again alone.
+                // As if another transaction held the claim: of several messages, only this one is tried again alone.
                 Ok(_) if is_gone => Ended::Park(Wait::Claim),
                 Ok(_) => Ended::Lost,
                 Err(fault) => self.outage.hold_for(fault),
