@@ -64,24 +64,17 @@ impl Turns {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Returns the first of these handlers, which take the delivery, whose codec has to prepare for it.
+    /// Returns the first of these handlers whose codec has to prepare for the delivery. This decodes beside no orphaned row that has
+    /// the process to itself; the caller must not hold that permit, or an orphaned row that waits would block both.
     pub(crate) async fn unprepared<'a>(&self, takers: &[&'a Route<S>], delivery: &Delivery) -> Option<&'a Route<S>> {
-        for route in takers {
-            if self.is_unprepared(route, delivery).await {
-                return Some(route);
-            }
-        }
-        None
-    }
-
-    /// Returns whether the codec of this handler has to prepare for the delivery. This decodes beside no orphaned row that has the
-    /// process to itself; the caller must not hold that permit, or an orphaned row that waits would block both.
-    pub(crate) async fn is_unprepared(&self, route: &Route<S>, delivery: &Delivery) -> bool {
         let _beside = self.isolation_lock.direct().await;
-        let decoded = self.decode_for(route, delivery);
-        let is_unprepared = matches!(decoded, Err(NoJob::Unprepared));
-        dropped("a message", decoded);
-        is_unprepared
+        let is_unprepared = |route: &&&'a Route<S>| {
+            let decoded = self.decode_for(route, delivery);
+            let is_unprepared = matches!(decoded, Err(NoJob::Unprepared));
+            dropped("a message", decoded);
+            is_unprepared
+        };
+        takers.iter().find(is_unprepared).copied()
     }
 
     /// Lets the codec prepare for a delivery, within the timeout, and without a connection or a lock. A codec that hangs is
@@ -108,7 +101,7 @@ impl<S: Store> Pipeline<S> {
         let limit = left.map_or(most, |left| left.min(most));
         let error = match timeout(limit, route.handler.prepare_codec(delivery)).await {
             Ok(Ok(())) => {
-                if !self.is_unprepared(route, delivery).await {
+                if self.unprepared(&[route], delivery).await.is_none() {
                     *turn = Turns::default();
                     return Ok(Duration::ZERO);
                 }
