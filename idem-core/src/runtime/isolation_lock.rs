@@ -109,17 +109,15 @@ impl IsolationLock {
 
     /// Records that an orphaned row has waited for this long in vain.
     pub(crate) fn gave_up(&self, waited: Duration) {
-        self.wanted(waited, waited);
+        self.ran(waited, waited, Duration::ZERO);
     }
 
     /// Records that orphaned rows have run, after they had waited for this long, and that other work was kept out for that long.
+    /// If that is more than `least`, the other work comes first for as long.
     pub(crate) fn ran(&self, waited: Duration, closed: Duration, least: Duration) {
-        self.wanted(waited, if closed > least { closed } else { Duration::ZERO });
-    }
-
-    fn wanted(&self, waited: Duration, opens: Duration) {
-        *self.patience.lock() =
-            Patience { limit: waited.saturating_mul(2), open_until: Instant::now().checked_add(opens) };
+        let open = if closed > least { closed } else { Duration::ZERO };
+        let open_until = Instant::now().checked_add(open);
+        *self.patience.lock() = Patience { limit: waited.saturating_mul(2), open_until };
     }
 }
 
