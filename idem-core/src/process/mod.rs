@@ -32,6 +32,9 @@ use crate::runtime::{Direct, Ended, InRow, Permit, Pipeline, Running, Wait};
 use crate::take_over::{Entry, Shared};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
+/// How a try has ended. The error is that of an earlier step than the last one: the delivery waits, or the worker drains.
+type Tried = Result<Ended, Ended>;
+
 impl<S: Store> Pipeline<S> {
     /// Tries to process one delivery, and settles or parks it; it is left to the broker if it is lost. `room`: the permits of the
     /// connections that it may use, unless it has that of its lane.
@@ -121,15 +124,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Tries to process a delivery that one handler takes. These are the steps, in their order; the database's answer decides the
     /// result.
-    ///
-    /// # Errors
-    /// A step has ended the try: the delivery waits, or the worker drains.
-    async fn attempt(
-        &self,
-        room: Option<&Semaphore>,
-        delivery: &Delivery,
-        carried: &mut Carried,
-    ) -> Result<Ended, Ended> {
+    async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Tried {
         // Decode, key: never beside an orphaned row that has the process to itself. The code of a codec, a key or a fingerprint
         // may end the process as well, and the orphaned row would be blamed.
         let beside = self.direct().await?;
@@ -176,7 +171,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// The fast path of a first delivery: one transaction from claim to commit.
-    async fn run_directly(&self, work: &mut Work<'_, S>, beside: Option<Direct>) -> Result<Ended, Ended> {
+    async fn run_directly(&self, work: &mut Work<'_, S>, beside: Option<Direct>) -> Tried {
         let beside = match beside {
             Some(beside) => beside,
             None => self.direct().await?,
@@ -207,12 +202,7 @@ impl<S: Store> Pipeline<S> {
     ///
     /// If the codec of one of them has to prepare first, stores it for those whose keys are known, and leaves it to the
     /// preparation. Without its key there is no telling two messages apart, so it must not be stored for that one.
-    async fn fan_out(
-        &self,
-        room: Option<&Semaphore>,
-        delivery: &Delivery,
-        carried: &mut Carried,
-    ) -> Result<Ended, Ended> {
+    async fn fan_out(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Tried {
         let routes: Vec<_> = self.routes.takers(delivery).collect();
         let beside = self.direct().await?;
         let (mut entries, is_unprepared) = self.shares(delivery, &routes);
