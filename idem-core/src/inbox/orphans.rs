@@ -52,10 +52,10 @@ impl<S: Store> Runner<S> {
             }
         }
         if any {
-            locks.ran(began, quiet, lease);
+            locks.ran(quiet - began, began.elapsed(), lease);
         } else {
             // Another process has it, or a statement of somebody else locks it for long: then each poll finds it again.
-            locks.gave_up(began);
+            locks.gave_up(began.elapsed());
         }
         Ok(any)
     }
@@ -76,7 +76,7 @@ impl<S: Store> Runner<S> {
                 () = self.pipeline.outage.began() => return Ok(None),
                 isolated = &mut isolated => return Ok(Some(isolated)),
                 () = &mut late => {
-                    locks.gave_up(began);
+                    locks.gave_up(began.elapsed());
                     tracing::info!(waited = ?began.elapsed(), "a row that may have ended its process waits until fewer run");
                     return Ok(None);
                 }

@@ -47,7 +47,7 @@ impl<S: Store> Pipeline<S> {
                 warn_of_refusal(&row.delivery, None, error.as_ref());
                 jittered(REFUSED)
             }
-            Ended::Park(Wait::Answer) => UNANSWERED,
+            Ended::Park(Wait::Unanswered) => UNANSWERED,
             Ended::Park(Wait::After(due)) => due,
             // An orphaned row comes first, its database is away, or the worker stops.
             Ended::Park(_) | Ended::Stopped => Duration::ZERO,
@@ -87,7 +87,8 @@ impl<S: Store> Pipeline<S> {
             let attempts = failure.attempts.max(row.attempts);
             return Ok(Failure { attempts, ..failure.clone() }.logged(row.id));
         };
-        match self.store_committed(&Entry::failed(row.identity.clone(), &row.delivery, failure), left_by).await {
+        let entry = Entry::new(row.identity.clone(), &row.delivery, failure.clone());
+        match self.dead_letter_committed(&entry, left_by).await {
             Ended::Done(outcome) => Ok(outcome),
             ended => Err(ended),
         }
@@ -141,7 +142,7 @@ impl<S: Store> Pipeline<S> {
         async {
             if let Some(outcome) = work.await {
                 let Row { identity, delivery, .. } = row;
-                self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, &outcome);
+                self.emit(identity, delivery, &outcome);
             }
         }
         .instrument(span)

@@ -134,12 +134,12 @@ impl<S: Store> Pipeline<S> {
             return Some(Ended::Failed(failure));
         }
         entries.iter_mut().for_each(|entry| entry.replaces = Some(row));
-        let shared = match self.store_shared(&entries).await {
+        let shared = match self.take_over_for_each(&entries).await {
             Ok(shared) => shared,
             Err(ended) => return Some(ended),
         };
         for (identity, outcome) in shared.outcomes {
-            self.emit(self.routes.get(identity.handler), identity.known_key(), &row.delivery, &outcome);
+            self.emit(&identity, &row.delivery, &outcome);
         }
         None
     }

@@ -25,15 +25,15 @@ impl<S: Store> Pipeline<S> {
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
         let Arrived { delivery, acker, carried } = &mut *arrival;
         let can_run = match until {
-            Wait::Order => {
+            Wait::Key => {
                 let turn = async {
                     if let Some(place) = &carried.order {
                         place.turn().await;
                     }
+                    carried.keys.turn().await;
                 };
                 self.unless_over(acker, turn).await
             }
-            Wait::Key => self.unless_over(acker, carried.keys.turn()).await,
             Wait::Codec => {
                 let span = telemetry::span(self.system, &self.consumer, delivery);
                 self.unless_over(acker, self.prepare_delivery(delivery)).instrument(span).await
@@ -66,17 +66,17 @@ impl<S: Store> Pipeline<S> {
         match wait {
             Wait::After(delay) => delay,
             // The database may respond to others: this message may be the one that takes too long.
-            Wait::Answer if tries >= UNANSWERED => {
+            Wait::Unanswered if tries >= UNANSWERED => {
                 let why = "the database repeatedly did not answer for this message, although it answers for others";
                 self.refused(delivery, carried, &why.into())
             }
-            Wait::Answer => {
+            Wait::Unanswered => {
                 carried.tries += 1;
                 hold_wait(tries)
             }
             Wait::Claim => {
                 carried.tries += 1;
-                // Another transaction holds its claim, so the database does not refuse it.
+                // Another transaction holds the claim, so the database does not refuse the message.
                 carried.refused = None;
                 if tries + 1 >= UNANSWERED {
                     // Each claim may be held up: the table may be locked, or the database read-only.
@@ -85,8 +85,8 @@ impl<S: Store> Pipeline<S> {
                 busy_wait(tries + 1)
             }
             Wait::Refused(error) => self.refused(delivery, carried, &error),
-            // They end by themselves, or with an outage or a pause.
-            Wait::Free | Wait::Codec | Wait::Key | Wait::Order | Wait::Row(_) => Duration::ZERO,
+            // These waits end by themselves, or with an outage or a pause.
+            Wait::Free | Wait::Codec | Wait::Key | Wait::Row(_) => Duration::ZERO,
         }
     }
 
@@ -103,10 +103,7 @@ impl<S: Store> Pipeline<S> {
     /// no other delivery of its ordering key starts.
     async fn settle_after<A: Acker>(&self, row: &InRow, delivery: &Delivery, mut acker: A) {
         let is_known = row.outcome == Outcome::Duplicate;
-        let emit = || {
-            let InRow { identity, outcome, .. } = row;
-            self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, outcome);
-        };
+        let emit = || self.emit(&row.identity, delivery, &row.outcome);
         if !is_known {
             emit();
         }

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::caught::dropped;
 use crate::routes::Route;
-use crate::runtime::{Ended, Pipeline, Wait};
+use crate::runtime::{Ended, Pipeline, Wait, growing_waits};
 use crate::store::{CommitResult, ErrorClass, Fate, StoreError, Ticket, UNBEGUN};
 use crate::{BoxError, DeliveryOrder, Reason, RetryPolicy, Store};
 
@@ -48,8 +48,8 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn commit(&self, mut txn: S::Txn, staged: Staged) -> Ended {
         let (publishes, hands_over) = (!staged.outgoing.is_empty(), !staged.local.is_empty());
         // Without an outbox, nothing was staged.
-        if let Some(outbox) = self.outbox.as_ref().filter(|_| publishes || hands_over) {
-            self.store.stage(&mut txn, outbox.id, staged.outgoing, in_claim_order(staged.local));
+        if let Some(outbox) = self.outbox.filter(|_| publishes || hands_over) {
+            self.store.stage(&mut txn, outbox, staged.outgoing, in_claim_order(staged.local));
         }
         match self.store.commit(txn).await {
             CommitResult::NotSent(fault, ticket) => {
@@ -86,13 +86,11 @@ impl<S: Store> Pipeline<S> {
         match self.store.rollback(txn).await {
             Ok(fate) => ended(fate, ticket.unwrap_or_default(), rolled_back),
             // Only our own statements detect an outage, whatever the handler returned.
-            Err(fault) => match rolled_back {
-                Ended::Park(turn) => {
-                    self.outage.report(&fault);
-                    self.cut_off(ticket, Ended::Park(turn)).await
-                }
-                _ => self.cut_off(ticket, Ended::Broke(fault)).await,
-            },
+            Err(fault) => {
+                self.outage.report(&fault);
+                let is_parked = matches!(rolled_back, Ended::Park(_));
+                self.cut_off(ticket, if is_parked { rolled_back } else { Ended::Broke(fault) }).await
+            }
         }
     }
 
@@ -135,14 +133,12 @@ impl<S: Store> Pipeline<S> {
     async fn fate(&self, ticket: &Ticket) -> Option<Fate> {
         let never = CancellationToken::new();
         let ended = async {
-            let mut wait = Duration::from_millis(5);
+            let mut waits = growing_waits(Duration::from_millis(5), LONGEST);
             loop {
                 match self.outage.insist(&never, || self.store.fate(ticket)).await {
-                    Some(Fate::Running) => {}
+                    Some(Fate::Running) => tokio::time::sleep(waits.next().unwrap_or(LONGEST)).await,
                     fate => return fate,
                 }
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(LONGEST);
             }
         };
         let grace = async {
@@ -183,7 +179,7 @@ impl<S: Store> Pipeline<S> {
         // If a known call is at fault, and it ran one message, it is that message's.
         let blamed = |indices: Indices, is_known| if is_known && indices.len() == 1 { indices } else { Indices::new() };
         Ok(match ended {
-            // They cannot be in a slice, or not now.
+            // These messages cannot be in a slice, or not now.
             Ended::Again(None) | Ended::Park(Wait::Codec) => indices,
             Ended::Again(Some(error)) if self.store.classify_error(None, error.as_ref()) == ErrorClass::Deadlock => {
                 dropped("the error of a handler", error);
@@ -199,11 +195,8 @@ impl<S: Store> Pipeline<S> {
             }
             // Another transaction holds the claim of a local message, for as long as its handler runs; or it is another batch,
             // which waits for a claim of this one: the claims of local messages come behind those of the batch, and are not
-            // sorted with them. They wait for less time than the database takes to find a deadlock.
-            Ended::Park(Wait::Claim) => {
-                self.throttle.narrow();
-                Indices::new()
-            }
+            // sorted with them.
+            Ended::Park(Wait::Claim) => Indices::new(),
             Ended::Failed(failure) if failure.next == Err(Reason::RolledBack) => blamed(indices, was_open),
             // The database refuses a COMMIT where a message has a claim, unless somebody has disabled that. All others may run again,
             // and the message that is to blame is found out when it runs alone.
@@ -231,7 +224,7 @@ fn ended(fate: Fate, ticket: Ticket, mut ran: Ended) -> Ended {
             }
             ran
         }
-        // It has ended.
+        // The transaction has ended.
         Fate::RolledBack | Fate::Running => ran,
     }
 }

@@ -1,6 +1,7 @@
 //! The messages that handlers stage, until the commit writes them, and those of them that are for another handler of the worker.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
 
 use uuid::Uuid;
 
@@ -42,10 +43,10 @@ impl<S: Store> Pipeline<S> {
             return Ok(());
         }
         let (consumer, handler) = (self.consumer.as_str(), route.handler.facts().name);
-        let gate = self.outbox.as_ref().ok_or_else(|| undeclared(handler))?;
+        let to = self.outbox.ok_or_else(|| undeclared(handler))?;
         let key = incoming.map(|(identity, _)| &identity.key);
-        let origin = Origin { namespace: gate.id.namespace, consumer, handler, key };
-        let limit = self.store.facts().notifier.limit(gate.id);
+        let origin = Origin { namespace: to.namespace, consumer, handler, key };
+        let limit = self.store.facts().notifier.limit(to);
         let mut ids = Ids::default();
         for (place, mut message) in messages.into_iter().enumerate() {
             let limit = limit.filter(|_| !message.is_local);
@@ -56,9 +57,8 @@ impl<S: Store> Pipeline<S> {
             let id = message.id.unwrap_or_else(|| origin.id(place));
             if message.is_local {
                 staged.local.push(self.local(id, message, incoming.map(|(_, delivery)| delivery))?);
-                gate.hands_over();
+                self.hands_over.store(true, Relaxed);
             } else {
-                gate.publishes();
                 staged.outgoing.push(StagedMessage::new(id, message));
             }
         }
@@ -118,8 +118,7 @@ pub(super) fn in_claim_order(mut messages: Vec<LocalMessage>) -> Vec<LocalMessag
     messages.retain(|LocalMessage { identity: Identity { handler, key, fingerprint }, .. }| {
         known.insert((*handler, key.clone(), *fingerprint))
     });
-    let claim = |message: &LocalMessage| (message.identity.handler.0, message.identity.key.as_bytes().to_vec());
-    messages.sort_by_cached_key(claim);
+    messages.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
     messages
 }
 

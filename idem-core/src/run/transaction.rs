@@ -1,6 +1,7 @@
 //! The run of one work by itself, and one transaction of any slice of works: begun with the claims of deliveries or the starts of
 //! inbox rows, the calls of the handlers, commit. The deliveries of natural handlers have no claims.
 
+use std::iter;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::slice;
@@ -28,8 +29,8 @@ use super::{Failure, Found, Indices, Work};
 /// How a transaction has ended, before anyone is blamed for it.
 pub(super) struct Round {
     pub(super) ended: Ended,
-    /// What each of several works is by its claim or its row, if the transaction is committed.
-    pub(super) found: Vec<Classified>,
+    /// What each work is by its claim or its row, once the handlers were called.
+    pub(super) found: Found,
     /// The works of the last call. Of a slice that did not begin, those that it has to leave.
     pub(super) indices: Indices,
     /// Whether all calls had returned.
@@ -47,7 +48,7 @@ impl From<Ended> for Round {
 impl Round {
     /// A transaction that has ended in the call of these works.
     pub(super) fn at(ended: Ended, indices: Indices) -> Self {
-        Self { ended, found: Vec::new(), indices, returned: false, was_open: false }
+        Self { ended, found: Found::new(), indices, returned: false, was_open: false }
     }
 }
 
@@ -134,11 +135,8 @@ impl<S: Store> Pipeline<S> {
         if calls.iter().map(|call| call.indices.len()).sum::<usize>() != new.len() {
             return self.without(txn, new).await;
         }
-        let mut round = self.call_all(txn, calls, works, now, running).await;
-        if works.len() > 1 {
-            round.found = found.into_vec();
-        }
-        Ok(round)
+        let round = self.call_all(txn, calls, works, now, running).await;
+        Ok(Round { found, ..round })
     }
 
     /// Rolls back a transaction in which these works cannot be.
@@ -156,7 +154,7 @@ impl<S: Store> Pipeline<S> {
             _ if work.row.is_some() => Ended::Lost,
             (Err(held), _) => held,
             (Ok(_), Classified::Duplicate(_)) => found.ended(&work.route.meters),
-            (Ok(_), _) => self.store(&Entry::due(work.identity.clone(), work.delivery)).await,
+            (Ok(_), _) => self.take_over_one(&Entry::due(work.identity.clone(), work.delivery)).await,
         }
     }
 
@@ -219,50 +217,39 @@ impl<S: Store> Pipeline<S> {
         // ended, then by that one.
         let (mut last, mut was_open, mut returned) = (Indices::new(), true, now);
         let mut calls = calls.into_iter();
-        while let Some(Call { indices, route, job }) = calls.next() {
+        while let Some(call) = calls.next() {
             if !last.is_empty() {
                 match self.store.check_between(&mut txn).await {
                     Ok(TxnState::Open) => was_open = true,
                     // Nothing can be written behind the end of the transaction, so no later call needs to be prevented.
                     Ok(TxnState::Unknown) => was_open = false,
-                    Ok(TxnState::Ended) => {
-                        leave(Some(job), calls);
-                        let ended = self.undo(txn, Some("the handler ended the transaction".into())).await;
+                    ended => {
+                        leave(iter::once(call).chain(calls));
+                        let ended = match ended {
+                            Err(fault) => Ended::Broke(fault),
+                            Ok(_) => self.undo(txn, Some("the handler ended the transaction".into())).await,
+                        };
                         return Round { was_open: true, ..Round::at(ended, last) };
-                    }
-                    Err(fault) => {
-                        leave(Some(job), calls);
-                        return Round::at(Ended::Broke(fault), last);
                     }
                 }
                 now = Instant::now();
             }
             let Some(user_code) = running.user_code() else {
-                leave(Some(job), calls);
+                leave(iter::once(call).chain(calls));
                 return Round::at(self.undo(txn, None).await, last);
             };
-            // A message that runs alone has its span already.
-            let span = match works.len() == 1 || route.handler.facts().takes_batch {
-                true => Span::none(),
-                false => self.span_of(route.handler.facts().name, works[indices[0]].message()),
-            };
-            let outbox = job.outbox().cloned();
-            let mut handled = pin!(self.handle(route, job, &mut txn)).instrument(span.clone()).await;
+            let Call { indices, route, job } = call;
+            let (message, is_alone) = (works[indices[0]].message(), works.len() == 1);
+            let handled = pin!(self.call_one(route, job, message, is_alone, &mut txn, &mut staged)).await;
             returned = Instant::now();
             route.meters.handler.record(returned - now);
-            if let (Some(Ok(())), Some(outbox)) = (&handled, outbox) {
-                // In its span, which the messages name as their parent.
-                let stage = || self.stage(&mut staged, route, works[indices[0]].message(), &outbox);
-                handled = Some(span.in_scope(stage));
-            }
             if let Some(Ok(())) = handled {
                 last = indices;
                 continue;
             }
-            // Before the end of the transaction, which may take as long as an outage: the drop of a message is user code, and an
-            // orphaned row may run beside what comes then.
-            leave(None, calls);
-            drop((user_code, span));
+            // Before the end of the transaction, which may take as long as an outage: an orphaned row may run beside that.
+            leave(calls);
+            drop(user_code);
             let ended = match handled.and_then(Result::err) {
                 Some(error) => self.undo(txn, Some(error)).await,
                 None => self.unreturned(txn, route.timeout).await,
@@ -273,6 +260,31 @@ impl<S: Store> Pipeline<S> {
         let took = returned.elapsed();
         meters(works).for_each(|meters| meters.commit.record(took));
         Round { returned: true, was_open, ..Round::at(ran, last) }
+    }
+
+    /// Calls one handler, and adds what it stages. `message`: the first of the call. Returns `None` as [`handle`](Self::handle)
+    /// does.
+    async fn call_one(
+        &self,
+        route: &Route<S>,
+        job: Box<dyn Job<S>>,
+        message: (&Identity, &Delivery),
+        is_alone: bool,
+        txn: &mut S::Txn,
+        staged: &mut Staged,
+    ) -> Option<Result<(), BoxError>> {
+        // A message that runs alone has its span already.
+        let span = match is_alone || route.handler.facts().takes_batch {
+            true => Span::none(),
+            false => self.span_of(route.handler.facts().name, message),
+        };
+        let outbox = job.outbox().cloned();
+        let handled = pin!(self.handle(route, job, txn)).instrument(span.clone()).await;
+        match (handled, outbox) {
+            // In its span, which the messages name as their parent.
+            (Some(Ok(())), Some(outbox)) => Some(span.in_scope(|| self.stage(staged, route, message, &outbox))),
+            (handled, _) => handled,
+        }
     }
 
     /// Returns the span of a row, or that in which the handler is called for one delivery of a batch, whose ack has another one.
@@ -340,9 +352,9 @@ fn calls<'a, S: Store>(works: &mut [Work<'a, S>], new: &mut [usize]) -> Calls<'a
     calls
 }
 
-/// Drops messages whose handlers are not called. That is user code, and may panic for each of them.
-fn leave<'a, S: Store>(next: Option<Box<dyn Job<S>>>, others: impl Iterator<Item = Call<'a, S>>) {
-    next.into_iter().chain(others.map(|call| call.job)).for_each(|job| dropped("a message", job));
+/// Drops the messages of calls that are not made.
+fn leave<'a, S: Store>(calls: impl Iterator<Item = Call<'a, S>>) {
+    calls.for_each(|call| dropped("a message", call.job));
 }
 
 /// Returns the indices of the works that were found like this.

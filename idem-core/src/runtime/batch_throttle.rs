@@ -24,9 +24,6 @@ const ALL: u32 = 1 << 20;
 /// A deadlock costs as much time as about a hundred batches, and running several at once saves about half of a batch's
 /// time. After this many batches another try pays off: batches that deadlock each time lose a tenth of their time to it.
 const PATIENCE: usize = 1024;
-/// As `PATIENCE`, for a batch that waited in vain for the claim of a local message: that took a tenth of the time. It may
-/// have been no deadlock, so the size of batches stays.
-const BRIEF_PATIENCE: usize = PATIENCE / 10;
 
 impl BatchThrottle {
     /// Creates a throttle for batches of at most `most` deliveries.
@@ -52,13 +49,6 @@ impl BatchThrottle {
         state.size = (state.size / 2).max(1);
         state.narrow = PATIENCE;
         tracing::debug!(size = state.size, "batches deadlocked: one at a time for a while");
-    }
-
-    /// Records that a batch may have deadlocked with another one, or met a claim that is held for long.
-    pub(crate) fn narrow(&self) {
-        let mut state = self.state.lock();
-        state.narrow = state.narrow.max(BRIEF_PATIENCE);
-        tracing::debug!("a batch waited in vain for the claim of a local message: one at a time for a while");
     }
 
     /// Records a successful batch.
@@ -90,22 +80,6 @@ mod tests {
         }
         assert_eq!(throttle.size(), 100);
         assert!(!is_exclusive(&throttle).await);
-    }
-
-    #[tokio::test]
-    async fn a_claim_that_is_held_lets_one_run_at_a_time_for_less_time() {
-        let throttle = BatchThrottle::new(100);
-        throttle.narrow();
-        throttle.narrow();
-        assert_eq!(throttle.size(), 100);
-        for _ in 0..BRIEF_PATIENCE {
-            assert!(is_exclusive(&throttle).await);
-            throttle.grow();
-        }
-        assert!(!is_exclusive(&throttle).await);
-        throttle.shrink();
-        throttle.narrow();
-        assert_eq!(throttle.state.lock().narrow, PATIENCE, "a deadlock counts for more");
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl KeyTicket {
     /// Waits until all earlier places have left the queue. Cancel safe.
     pub(crate) async fn turn(&self) {
         if let Some(turn) = &self.turn {
-            // It ends with the error of a closed semaphore. A place that becomes the first stays the first.
+            // The wait ends with the error of a closed semaphore. A place that becomes the first stays the first.
             drop(turn.acquire().await);
         }
     }

@@ -36,16 +36,6 @@ impl Leases {
         all.push(Arc::downgrade(&held));
         Some(held)
     }
-
-    /// Returns the held rows by the token with which they were taken.
-    fn by_token(&self) -> HashMap<Uuid, Vec<i64>> {
-        let mut by_token = HashMap::<_, Vec<i64>>::new();
-        let held = self.0.lock();
-        held.iter()
-            .filter_map(Weak::upgrade)
-            .for_each(|held| by_token.entry(held.token).or_default().extend(&held.ids));
-        by_token
-    }
 }
 
 impl<S: Store> Pipeline<S> {
@@ -53,7 +43,12 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn extend_leases(&self) -> Infallible {
         loop {
             tokio::time::sleep(self.settings.lease / 3).await;
-            for (token, ids) in self.leases.by_token() {
+            // One statement extends all rows that were taken together.
+            let mut by_token = HashMap::<_, Vec<i64>>::new();
+            for held in self.leases.0.lock().iter().filter_map(Weak::upgrade) {
+                by_token.entry(held.token).or_default().extend(&held.ids);
+            }
+            for (token, ids) in by_token {
                 let _own = self.own_statements.lock().await;
                 self.extended_rows(token, &ids).await;
             }

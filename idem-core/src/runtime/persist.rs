@@ -23,7 +23,7 @@ impl Outage {
         Ended::Park(match fault {
             StoreError::Message(error) => Wait::Refused(error),
             StoreError::LockTimeout | StoreError::Serialization(_) => Wait::Claim,
-            StoreError::ConnectionLost(_) => Wait::Answer,
+            StoreError::ConnectionLost(_) => Wait::Unanswered,
             StoreError::Unavailable(_) => Wait::Free,
         })
     }

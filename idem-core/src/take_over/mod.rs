@@ -93,18 +93,14 @@ pub(crate) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn new(identity: Identity, delivery: &'a Delivery, failure: Failure) -> Self {
+    /// A message with this failure.
+    pub(crate) fn new(identity: Identity, delivery: &'a Delivery, failure: Failure) -> Self {
         Self { identity, delivery, failure, replaces: None, span: Span::none() }
     }
 
     /// A message that has not failed. Its row is due now.
     pub(crate) fn due(identity: Identity, delivery: &'a Delivery) -> Self {
         Self::new(identity, delivery, Failure::new(Ok(Duration::ZERO), ""))
-    }
-
-    /// A message with this failure.
-    pub(crate) fn failed(identity: Identity, delivery: &'a Delivery, failure: &Failure) -> Self {
-        Self::new(identity, delivery, failure.clone())
     }
 
     /// A message that can never be passed to this handler. It is known by the hash of everything that makes it up.
@@ -127,7 +123,7 @@ impl<'a> Entry<'a> {
 }
 
 /// What became of an entry in the transaction.
-struct Taken {
+struct Written {
     classified: Classified,
     /// The row that was written for it.
     row: Option<i64>,
@@ -224,17 +220,17 @@ impl<S: Store> Pipeline<S> {
     /// handler and key, no two have the same key, and no two without a key have the same handler and fingerprint.
     ///
     /// Nothing is written for a message whose claim [is gone](Classified::Gone).
-    async fn take_over(&self, txn: &mut S::Txn, entries: &[Entry<'_>]) -> Result<Vec<Taken>, StoreError> {
+    async fn claim_and_insert(&self, txn: &mut S::Txn, entries: &[Entry<'_>]) -> Result<Vec<Written>, StoreError> {
         let messages: Vec<_> = entries.iter().map(|entry| (&entry.identity, entry.delivery)).collect();
         let found = self.claims(txn, &messages, ClaimState::Waiting).await?;
-        let mut taken: Vec<Taken> = found.into_iter().map(|classified| Taken { classified, row: None }).collect();
+        let mut taken: Vec<Written> = found.into_iter().map(|classified| Written { classified, row: None }).collect();
         let rows = entries.iter().zip(&taken).filter_map(|(entry, taken)| self.row(entry, &taken.classified));
         let rows: Vec<NewRow<'_>> = rows.collect();
         if rows.is_empty() {
             return Ok(taken);
         }
         let mut ids = self.store.insert(txn, &rows).await?.into_iter();
-        let has_row = |taken: &&mut Taken| !matches!(taken.classified, Classified::Duplicate(_) | Classified::Gone);
+        let has_row = |taken: &&mut Written| !matches!(taken.classified, Classified::Duplicate(_) | Classified::Gone);
         taken.iter_mut().filter(has_row).for_each(|taken| taken.row = ids.next());
         Ok(taken)
     }
@@ -327,7 +323,7 @@ mod tests {
         ];
         for (classified, next, written) in table {
             let failure = Failure { attempts: 3, ..Failure::new(next, "ours") };
-            let entry = Entry::failed(identity.clone(), &delivery, &failure);
+            let entry = Entry::new(identity.clone(), &delivery, failure);
             assert_eq!(entry.written(&classified), written, "{classified:?}, {next:?}");
         }
     }

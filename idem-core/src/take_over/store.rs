@@ -8,34 +8,34 @@ use crate::runtime::{Ended, Pipeline, Wait};
 use crate::store::{ClaimState, NewRow, StoreError, Ticket};
 use crate::{Outcome, Reason, Store, telemetry};
 
-use super::{Classified, Entry, Shared, Taken};
+use super::{Classified, Entry, Shared, Written};
 
 impl<S: Store> Pipeline<S> {
     /// Takes a delivery over for its handler: after that the delivery may be acked, and its row runs, and is retried, by itself. On
     /// any failure nothing is written, and the delivery waits.
     ///
     /// The failure of a copy or of a conflict is not recorded: then only the log has it.
-    pub(crate) async fn store(&self, entry: &Entry<'_>) -> Ended {
+    pub(crate) async fn take_over_one(&self, entry: &Entry<'_>) -> Ended {
         if let Some(left_by) = &entry.failure.left_by
             && !self.routes.is_unclaimed(entry.identity.handler)
         {
-            return self.store_committed(entry, left_by).await;
+            return self.dead_letter_committed(entry, left_by).await;
         }
-        self.store_many(slice::from_ref(entry)).await.pop().unwrap_or(Ended::Lost)
+        self.take_over_many(slice::from_ref(entry)).await.pop().unwrap_or(Ended::Lost)
     }
 
     /// Takes one delivery over for each of several handlers, in one transaction: then each row runs independently.
     ///
     /// # Errors
     /// Nothing is written. `Lost`: the row that the entries replace is another process's now.
-    pub(crate) async fn store_shared(&self, entries: &[Entry<'_>]) -> Result<Shared, Ended> {
-        let taken = self.store_together(entries).await?;
-        let outcome = |(entry, taken): (&Entry<'_>, &Taken)| match taken.classified {
-            // This delivery itself stored it, before it was left to a preparation.
-            Classified::Duplicate(_) if entry.delivery.rare().preparation.tries() > 0 => {
-                (entry.identity.clone(), Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
-            }
-            _ => (entry.identity.clone(), self.logged(entry, taken)),
+    pub(crate) async fn take_over_for_each(&self, entries: &[Entry<'_>]) -> Result<Shared, Ended> {
+        let taken = self.take_over_together(entries).await?;
+        let outcome = |(entry, taken): (&Entry<'_>, &Written)| {
+            // Whether this delivery itself may have stored it, before it was left to a preparation.
+            let stored =
+                matches!(taken.classified, Classified::Duplicate(_)) && entry.delivery.rare().preparation.tries() > 0;
+            let outcome = if stored { Outcome::scheduled(0, Duration::ZERO) } else { self.logged(entry, taken) };
+            (entry.identity.clone(), outcome)
         };
         let is_known = |entry: &Entry<'_>| entry.identity.has_key();
         let is_new = taken.iter().all(|taken| taken.classified == Classified::New) && entries.iter().any(is_known);
@@ -47,13 +47,13 @@ impl<S: Store> Pipeline<S> {
     /// If a claim is held up, or the database refuses a message, they are halved until the message at fault is alone. In an
     /// outage, and once the worker drains, none that is left is tried. If there is no answer, one of them may be the message
     /// that takes too long: each is tried alone after that, because it has been tried once.
-    pub(crate) async fn store_many(&self, entries: &[Entry<'_>]) -> Vec<Ended> {
+    pub(crate) async fn take_over_many(&self, entries: &[Entry<'_>]) -> Vec<Ended> {
         let (mut all, mut parts) = (Vec::with_capacity(entries.len()), vec![entries]);
         while let Some(part) = parts.pop() {
             let ends = self.draining.is_cancelled() || !self.outage.is_up();
             let stored = match ends && part.len() < entries.len() {
                 true => Err(Ended::Park(Wait::Free)),
-                false => self.store_together(part).await,
+                false => self.take_over_together(part).await,
             };
             match stored {
                 Ok(taken) => {
@@ -62,7 +62,7 @@ impl<S: Store> Pipeline<S> {
                 }
                 Err(ended) if part.len() == 1 => all.push(ended),
                 Err(Ended::Park(Wait::Free)) => all.extend(part.iter().map(|_| Ended::Park(Wait::Free))),
-                Err(Ended::Park(Wait::Answer)) => all.extend(part.iter().map(|_| Ended::Park(Wait::Answer))),
+                Err(Ended::Park(Wait::Unanswered)) => all.extend(part.iter().map(|_| Ended::Park(Wait::Unanswered))),
                 Err(_) => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
@@ -74,17 +74,17 @@ impl<S: Store> Pipeline<S> {
 
     /// Takes messages over in one transaction. The error parks all of them. A delivery for which no handler can be called waits
     /// while the kill switch holds such deliveries.
-    async fn store_together(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Ended> {
+    async fn take_over_together(&self, entries: &[Entry<'_>]) -> Result<Vec<Written>, Ended> {
         let undeliverable = undeliverable(entries);
         if undeliverable.is_some_and(|(reason, _)| self.kill_switch.holds(reason)) {
             return Err(Ended::Park(Wait::Free));
         }
-        // The same one for all of them.
+        // All entries replace the same row.
         let replaced = entries.iter().find_map(|entry| entry.replaces);
         let begun = self.store.begin(self.settings.handler_timeout).await;
         let mut txn = begun.map_err(|fault| self.outage.hold_for(fault))?;
         let written = async {
-            let taken = self.take_over(&mut txn, entries).await?;
+            let taken = self.claim_and_insert(&mut txn, entries).await?;
             let is_ours = match replaced {
                 Some(row) => self.store.start(&mut txn, &[row], ClaimState::Waiting).await? == [true],
                 None => true,
@@ -99,7 +99,7 @@ impl<S: Store> Pipeline<S> {
         let is_gone = taken.iter().any(|taken| taken.classified == Classified::Gone);
         if is_gone || !is_ours {
             return Err(match self.store.rollback(txn).await {
-                // As one that is held up: of several messages, only this one may be tried again alone.
+                // As if another transaction held the claim: of several messages, only this one is tried again alone.
                 Ok(_) if is_gone => Ended::Park(Wait::Claim),
                 Ok(_) => Ended::Lost,
                 Err(fault) => self.outage.hold_for(fault),
@@ -107,7 +107,7 @@ impl<S: Store> Pipeline<S> {
         }
         self.store.commit(txn).await.of_own().map_err(|fault| self.outage.hold_for(fault))?;
         let is_due =
-            |(entry, taken): (&Entry<'_>, &Taken)| taken.classified == Classified::New && entry.failure.next.is_ok();
+            |(entry, taken): (&Entry<'_>, &Written)| taken.classified == Classified::New && entry.failure.next.is_ok();
         if entries.iter().zip(&taken).any(is_due) {
             self.wake_inbox();
         }
@@ -119,8 +119,8 @@ impl<S: Store> Pipeline<S> {
 
     /// Makes a message dead whose handler has committed its claim. Until this is written, the message counts as processed, also
     /// if it is delivered again: whoever has the message keeps its failure, and tries again.
-    pub(crate) async fn store_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Ended {
-        let Err(fault) = self.write_committed(entry, left_by).await else {
+    pub(crate) async fn dead_letter_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Ended {
+        let Err(fault) = self.insert_committed(entry, left_by).await else {
             return Ended::Done(Outcome::Dead { reason: Reason::Committed });
         };
         // Until it is written, only the log has it.
@@ -138,7 +138,7 @@ impl<S: Store> Pipeline<S> {
     /// Writes the dead letter, unless the claim has changed since the handler's COMMIT: then it was written by a try
     /// whose answer was lost, and an operator may have replayed or discarded it since. Without a claim, which was pruned
     /// or lost with its server, nothing else remembers the message, and it is written.
-    async fn write_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Result<(), StoreError> {
+    async fn insert_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Result<(), StoreError> {
         let Entry { identity, delivery, failure, .. } = entry;
         let row = NewRow::new(identity, delivery, failure.next).with_attempts(failure.attempts, &failure.error);
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
@@ -154,9 +154,9 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Returns the outcome of a message that was taken over, and logs the failure that was written or that could not be.
-    fn logged(&self, entry: &Entry<'_>, taken: &Taken) -> Outcome {
+    fn logged(&self, entry: &Entry<'_>, taken: &Written) -> Outcome {
         let _entered = entry.span.enter();
-        let Taken { classified, row } = taken;
+        let Written { classified, row } = taken;
         let outcome = match entry.written(classified) {
             Some((attempts, next, error)) => Failure { attempts, ..Failure::new(next, error) }.logged(*row),
             None => classified.duplicate(self.routes.meters(entry.identity.handler)),

@@ -147,10 +147,10 @@ async fn register_again<S: Store>(pipeline: &Pipeline<S>) {
 /// Makes the row of the outbox again if it is not in the database any more. The ids of messages depend on it, so the worker
 /// ends if it is another one.
 async fn check_outbox<S: Store>(pipeline: &Pipeline<S>) {
-    let Some(gate) = &pipeline.outbox else { return };
+    let Some(outbox) = pipeline.outbox else { return };
     let consumer = &pipeline.consumer;
     match pipeline.store.register_outbox(consumer).await {
-        Ok(now) if now == gate.id => {}
+        Ok(now) if now == outbox => {}
         Ok(_) => pipeline.defect.end(Error::Config(format!(
             "the outbox {consumer:?} is another one in the database than at the start of this worker: the database was restored \
              from a backup that is older than the outbox, or its row was renamed or deleted. Start the worker again, and the \

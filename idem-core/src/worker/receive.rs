@@ -96,7 +96,7 @@ impl<A> Arrivals<A> {
         // What a drain has closed takes no more: the close of the source gives it back.
         if must_wait {
             // Also one that was redelivered: sources refuse queues with a delivery limit, so nothing drops it while it waits.
-            drop(self.parked.try_send(Parked { arrival, until: Wait::Order }));
+            drop(self.parked.try_send(Parked { arrival, until: Wait::Key }));
         } else {
             drop(self.pass(arrival));
         }

@@ -165,7 +165,7 @@ impl<S: Store, Src: Source> Tasks<S, Src> {
         let mut working = JoinSet::new();
         if settings.inbox || stores_beside_lanes {
             let to_park = queues.parked.clone();
-            spawn(&mut working, &pipeline, "storing", |at| lane::store(at, stored, to_park));
+            spawn(&mut working, &pipeline, "storing", |at| lane::store_batches(at, stored, to_park));
         }
         if !settings.inbox {
             for _ in 0..settings.concurrency {
