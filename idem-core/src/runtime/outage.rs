@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use backon::ExponentialBackoff;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
@@ -120,7 +121,6 @@ impl Outage {
     /// If it had answered and refused its work, an answer to a ping proves nothing: it may have room for a small row but not for
     /// a message. So work goes on after a delay, and waits longer if it is refused again soon.
     pub(crate) async fn watch<S: Store>(&self, store: &S) {
-        let delays = || growing_waits(Duration::from_millis(100), LONGEST);
         let (mut waits, mut ended) = (delays(), Instant::now());
         loop {
             tokio::select! {
@@ -136,10 +136,7 @@ impl Outage {
                 tokio::time::sleep(pings.next().unwrap_or_default()).await;
             }
             if self.state.borrow().database == Database::Refuses {
-                if ended.elapsed() >= QUIET {
-                    waits = delays();
-                }
-                tokio::time::sleep(waits.next().unwrap_or(LONGEST)).await;
+                tokio::time::sleep(next_delay(&mut waits, ended.elapsed())).await;
                 ended = Instant::now();
             }
             self.change(|state| state.database = Database::Up);
@@ -206,6 +203,18 @@ impl State {
     }
 }
 
+fn delays() -> ExponentialBackoff {
+    growing_waits(Duration::from_millis(100), LONGEST)
+}
+
+/// Returns the delay before work goes on with a database that has refused it, so long after the last delay.
+fn next_delay(waits: &mut ExponentialBackoff, since: Duration) -> Duration {
+    if since >= QUIET {
+        *waits = delays();
+    }
+    waits.next().unwrap_or(LONGEST)
+}
+
 /// Waits for an answer for at most `limit`. The error is a text.
 pub(crate) async fn within<T, E: Into<BoxError>>(
     limit: Duration,
@@ -216,4 +225,21 @@ pub(crate) async fn within<T, E: Into<BoxError>>(
         let error: BoxError = error.into();
         crate::error::text(error.as_ref())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_refuses_again_soon_is_tried_more_seldom_until_a_quiet_minute() {
+        let mut waits = delays();
+        // Each has a jitter of up to 100 percent.
+        let shortest = Duration::from_millis(100)..=Duration::from_millis(200);
+        let again: Vec<Duration> = (0..20).map(|_| next_delay(&mut waits, QUIET / 2)).collect();
+        assert!(shortest.contains(&again[0]) && again[..8].is_sorted(), "{again:?}");
+        assert!(again[8..].iter().all(|delay| (LONGEST / 2..=LONGEST).contains(delay)), "{again:?}");
+        let quiet = next_delay(&mut waits, QUIET);
+        assert!(shortest.contains(&quiet), "{quiet:?}");
+    }
 }

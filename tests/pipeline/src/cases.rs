@@ -95,6 +95,7 @@ macro_rules! pipeline_suite {
         $crate::__suite! { $crate::Mode::<$world>::single();
             // duplicates
             a_duplicate_needs_no_second_look
+            a_conflict_locks_the_claim_beside_which_it_is_written
             // external calls
             a_call_keeps_the_order
             calls_are_limited

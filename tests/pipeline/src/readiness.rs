@@ -162,7 +162,7 @@ pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<
         ready += usize::from(health.is_ready());
     }
     let tries = tries.load(SeqCst);
-    // It goes on after 0.1, 0.2, 0.4, 0.8 and 1.6 seconds, each time with all that may run at once.
+    // It goes on after 0.1, 0.2, 0.4, 0.8 and 1.6 seconds, or up to twice that, each time with all that may run at once.
     assert!(tries < 100 && ready < 50, "{tries} tries in 4 seconds, and ready at {ready} of 200 looks");
     full.store(false, SeqCst);
     line.outcomes(all).await;
