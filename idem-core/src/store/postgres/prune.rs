@@ -45,8 +45,8 @@ const PLACE: &str = "
            (SELECT extract(epoch FROM min(retention))::float8 FROM {schema}.handlers), extract(epoch FROM now())::float8
     FROM {schema}.pruner";
 
-/// Finds the old claims from block $1 to before block $2, and locks them. The clock is $3 seconds ahead. A transaction that is about to write a conflict
-/// beside a claim holds the claim FOR KEY SHARE, so prune skips it.
+/// Finds the old claims from block $1 to before block $2, and locks them. The clock is $3 seconds ahead. A transaction that is
+/// about to write a conflict beside a claim holds the claim FOR KEY SHARE, so prune skips it.
 ///
 /// The blocks are the only condition by which the planner can choose rows (TID range scan, PostgreSQL 14): the retention
 /// is a subquery because a join could be planned by handler, and OFFSET keeps the last condition from becoming a join,

@@ -28,8 +28,8 @@ const ORPHAN: &str = "state IN ('scheduled', 'running') AND (crash_count >= 1 OR
 /// When a worker may have the row: the column of these indexes. That of a row that another one has locked is the end of its lease.
 const DUE: &str = "coalesce(locked_until, run_at)";
 
-/// Fills in the text of a statement. `{now}` and `{clock}` are the clock, `{row}` the columns that [`row`] reads, `{greatest}` that of its
-/// arguments; `{ordinary}`, `{orphan}` and `{due}` are of inbox rows.
+/// Fills in the text of a statement. `{now}` and `{clock}` are the clock, `{row}` the columns that [`row`] reads, `{greatest}`
+/// that of its arguments; `{ordinary}`, `{orphan}` and `{due}` are of inbox rows.
 pub(super) fn filled(text: &str) -> AssertSqlSafe<String> {
     let text = text.replace("{ordinary}", ORDINARY).replace("{orphan}", ORPHAN).replace("{due}", DUE);
     // Safe: the text consists of constants.
