@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use base64::Engine;
-use base64::alphabet::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -15,11 +14,6 @@ use super::event::{CloudEvent, Data, REQUIRED};
 
 /// The prefix of the media type of an event in any format.
 const MEDIA: &str = "application/cloudevents";
-
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// Returns the rest of the content type after the media type of CloudEvents, if the content type begins with it.
 pub(super) fn format(content_type: Option<&str>) -> Option<String> {
@@ -78,7 +72,7 @@ fn plain(payload: &Bytes, data: &RawValue, of: Option<&str>) -> Result<Bytes, St
 
 fn decoded(encoded: &RawValue) -> Result<Bytes, String> {
     let text: String = serde_json::from_str(encoded.get()).map_err(|_| "its `data_base64` is no string".to_owned())?;
-    BASE64.decode(text).map(Bytes::from).map_err(|error| format!("its `data_base64` is not Base64: {error}"))
+    STANDARD.decode(text).map(Bytes::from).map_err(|error| format!("its `data_base64` is not Base64: {error}"))
 }
 
 /// Returns whether data of this content type is JSON, which is the default without a content type.
