@@ -7,7 +7,7 @@ pub use std::result::Result;
 
 pub use std::time::Duration;
 
-pub use crate::external::{CallTap, ErasedCall};
+pub use crate::external::ErasedCall;
 use crate::key::absent::{absent, absent_in, no_id};
 pub use crate::{
     BoxError, CallError, CalledBy, Delivery, External, Fingerprint, Found, Handler, Key, KeyError, KeyPart,

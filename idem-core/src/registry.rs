@@ -176,7 +176,7 @@ where
         let Some(call) = H::Params::external() else { return Ok(Err("the handler makes no call".into())) };
         let message = Box::new(self.message(delivery)?);
         let from = Extraction::new(delivery, key, &*self.state);
-        let begun = catch_unwind(AssertUnwindSafe(|| (call.begin)(message, &from, asks)));
+        let begun = catch_unwind(AssertUnwindSafe(|| (call.begin)(message, &from, asks).map(call.tap)));
         Ok(begun.unwrap_or_else(|panic| Err(format!("an extractor panicked: {}", panic_text(panic.as_ref())).into())))
     }
 

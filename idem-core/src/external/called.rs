@@ -81,7 +81,7 @@ where
             writes: C::Params::STAGES,
             takes_key: C::Params::NEEDS_CALL,
         };
-        Some(ErasedCall { limits, message: TypeId::of::<M>(), begin: begin::<C, S> })
+        Some(ErasedCall { limits, message: TypeId::of::<M>(), begin: begin::<C, S>, tap: |calling| calling })
     }
 }
 
