@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::Store;
 use crate::outbox::Unread;
 use crate::store::OutboxId;
-use crate::telemetry::{OUTBOX_COUNTED, OutboxGauges};
+use crate::telemetry::{self, OUTBOX_COUNTED};
 
 use super::outage::within;
 use super::persist::jittered;
@@ -83,7 +83,6 @@ impl<S: Store> Pipeline<S> {
         let Some(gate) = &self.outbox else { return };
         let Settings { backlog, relay_patience: patience, .. } = self.settings;
         let consumer = &self.consumer;
-        let gauges = OutboxGauges::new(consumer);
         let limit = backlog.unwrap_or(0).saturating_add(1).max(OUTBOX_COUNTED);
         let (mut failures, mut unread, mut relayed) = (0_u32, Unread::default(), Instant::now());
         loop {
@@ -92,7 +91,7 @@ impl<S: Store> Pipeline<S> {
             match within(COUNT, self.store.outbox_stats(gate.id, limit)).await {
                 Ok(stats) => {
                     failures = 0;
-                    gauges.set(&stats);
+                    telemetry::outbox(consumer, &stats);
                     if stats.waiting > 0 {
                         gate.publishes();
                     }
