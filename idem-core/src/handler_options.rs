@@ -45,7 +45,7 @@ pub(crate) struct HandlerLimits {
 impl HandlerOptions {
     /// Returns options that set nothing.
     pub fn new() -> Self {
-        Self { codec: WorkerCodec { _private: () }, limits: HandlerLimits::default() }
+        Self { codec: WorkerCodec, limits: HandlerLimits::default() }
     }
 }
 
@@ -150,17 +150,15 @@ impl<C> fmt::Debug for HandlerOptions<C> {
 
 /// The handler decodes with the codec of its worker.
 #[derive(Debug)]
-pub struct WorkerCodec {
-    _private: (),
-}
+#[non_exhaustive]
+pub struct WorkerCodec;
 
 /// The handler has its own codec.
 #[derive(Debug)]
 pub struct OwnCodec<D>(D);
 
-/// The codec of a handler of `M`: its own, or that of its worker, `C`. Only [`WorkerCodec`] and [`OwnCodec`] implement
-/// it.
-pub trait HandlerCodec<C, M>: sealed::Sealed {
+/// The codec of a handler of `M`: its own, or that of its worker, `C`.
+pub trait HandlerCodec<C, M> {
     /// The codec that decodes.
     type Codec: Codec<M>;
 
@@ -183,11 +181,4 @@ impl<D: Codec<M>, C, M> HandlerCodec<C, M> for OwnCodec<D> {
     fn or_of_worker(self, _: &Arc<C>) -> Arc<D> {
         Arc::new(self.0)
     }
-}
-
-mod sealed {
-    pub trait Sealed {}
-
-    impl Sealed for super::WorkerCodec {}
-    impl<D> Sealed for super::OwnCodec<D> {}
 }
