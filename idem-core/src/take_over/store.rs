@@ -32,7 +32,7 @@ impl<S: Store> Pipeline<S> {
         let taken = self.store_together(entries).await?;
         let outcome = |(entry, taken): (&Entry<'_>, &Taken)| match taken.classified {
             // This delivery itself stored it, before it was left to a preparation.
-            Classified::Duplicate(_) if entry.delivery.rare().preparation.tries() > 0 => {
+            Classified::Duplicate(_) if entry.delivery.rare().preparations > 0 => {
                 (entry.identity.clone(), Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
             }
             _ => (entry.identity.clone(), self.logged(entry, taken)),
