@@ -143,13 +143,8 @@ impl<S: Store> Routes<S> {
     /// messages may run again, unless they stage messages: for a copy they stage the same ones, which their consumers know
     /// for about as long.
     pub(crate) fn retention(&self) -> Option<Duration> {
-        self.with_retention().filter_map(|route| route.retention).min()
-    }
-
-    /// The handlers whose retention counts.
-    pub(crate) fn with_retention(&self) -> impl Iterator<Item = &Route<S>> {
         let counts = |route: &&Route<S>| !route.handler.facts().is_natural || route.handler.facts().stages;
-        self.routes.iter().filter(counts).filter(|route| route.retention.is_some())
+        self.routes.iter().filter(counts).filter_map(|route| route.retention).min()
     }
 
     /// Returns whether a first delivery of this handler runs without a claim.
