@@ -135,11 +135,6 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// The delivery can never be decoded.
-    pub fn undecodable(error: impl Into<BoxError>) -> Self {
-        Self::Undecodable(error.into())
-    }
-
     /// The delivery can be decoded once [`Codec::prepare`] has fetched the data that it needs.
     pub fn unprepared() -> Self {
         Self::Unprepared
@@ -148,7 +143,7 @@ impl DecodeError {
 
 impl<E: Into<BoxError>> From<E> for DecodeError {
     fn from(error: E) -> Self {
-        Self::undecodable(error)
+        Self::Undecodable(error.into())
     }
 }
 

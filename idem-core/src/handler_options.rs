@@ -1,6 +1,5 @@
 //! The options of one handler of a worker.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,11 +23,12 @@ use crate::{Codec, RetryPolicy};
 /// They belong to the worker, not to the message: an attempt follows the options of the worker that makes it. The key
 /// and the fingerprint of a message are part of its claim, on which all workers must agree, so they are the handler's
 /// own: `#[idempotent(key = .., fingerprint = ..)]`.
+#[derive(Debug)]
 #[must_use = "options do nothing until `handler_options`"]
 #[non_exhaustive]
 pub struct HandlerOptions<C = WorkerCodec> {
-    codec: C,
-    limits: HandlerLimits,
+    pub(crate) codec: C,
+    pub(crate) limits: HandlerLimits,
 }
 
 /// The limits of one handler; `None`: the worker's. And what it takes.
@@ -135,16 +135,6 @@ impl<C> HandlerOptions<C> {
     /// ```
     pub fn codec<D>(self, codec: D) -> HandlerOptions<OwnCodec<D>> {
         HandlerOptions { codec: OwnCodec(codec), limits: self.limits }
-    }
-
-    pub(crate) fn into_parts(self) -> (C, HandlerLimits) {
-        (self.codec, self.limits)
-    }
-}
-
-impl<C> fmt::Debug for HandlerOptions<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandlerOptions").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
