@@ -38,8 +38,6 @@ pub(crate) struct HandlerLimits {
     pub(crate) retry: Option<RetryPolicy>,
     /// Whether it takes no delivery.
     pub(crate) is_local_only: bool,
-    /// Names that it had before, beside those that it says itself.
-    pub(crate) formerly: &'static [&'static str],
 }
 
 impl HandlerOptions {
@@ -103,15 +101,6 @@ impl<C> HandlerOptions<C> {
     /// ```
     pub fn local_only(mut self) -> Self {
         self.limits.is_local_only = true;
-        self
-    }
-
-    /// Names that the handler had before, as `#[idempotent(.., formerly = "..")]` does: they are one handler, so messages
-    /// that were processed under an old name are duplicates under the new one, and after a rollback as well.
-    ///
-    /// If the handler has processed messages under both names, the worker does not start, and the error has the remedy.
-    pub fn formerly(mut self, names: &'static [&'static str]) -> Self {
-        self.limits.formerly = names;
         self
     }
 

@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Facts {
     pub(crate) name: &'static str,
     /// The names that it had before.
-    pub(crate) formerly: Vec<&'static str>,
+    pub(crate) formerly: &'static [&'static str],
     pub(crate) event: Option<&'static str>,
     /// Its own limits, which replace the worker's.
     pub(crate) limits: HandlerLimits,
@@ -113,7 +113,7 @@ where
         let call = H::Params::external();
         let facts = Facts {
             name: H::NAME,
-            formerly: [H::FORMERLY, limits.formerly].concat(),
+            formerly: H::FORMERLY,
             event: H::EVENT,
             limits,
             needs_position: H::NEEDS_POSITION,
