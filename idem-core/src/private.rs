@@ -4,6 +4,7 @@
 pub use std::option::Option;
 pub use std::primitive::{bool, str};
 pub use std::result::Result;
+use std::sync::Arc;
 
 pub use std::time::Duration;
 
@@ -103,14 +104,10 @@ impl KeyPart for CloudEventId<'_> {
 
 /// Reads a delivery as a worker with CloudEvents does, for the source test suite: returns its source and id, and its
 /// data.
-pub fn cloud_event(mut delivery: Delivery) -> Option<Result<(String, Vec<u8>), String>> {
+pub fn cloud_event(mut delivery: Delivery) -> Option<Result<(String, Vec<u8>), Arc<str>>> {
     let read = crate::cloud_event::read(&delivery)?;
     delivery.rare_mut().cloud_event = Some(read.clone());
-    let event = match read {
-        Ok(event) => event,
-        Err(why) => return Some(Err(why.to_string())),
-    };
-    Some(Ok((format!("{} {}", event.source(), event.id()), delivery.data().to_vec())))
+    Some(read.map(|event| (format!("{} {}", event.source(), event.id()), delivery.data().to_vec())))
 }
 
 /// The identity of the event.
