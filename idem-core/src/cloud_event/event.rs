@@ -72,11 +72,6 @@ impl CloudEvent {
         self.0.others.get(name).map(String::as_str)
     }
 
-    /// All other attributes, sorted by name.
-    pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.others.iter().map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-
     /// The key of `key = cloud_event_id`: source and id as a composite key, or a hash of both if the composite key
     /// would be too long.
     ///

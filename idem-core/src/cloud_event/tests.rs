@@ -50,7 +50,7 @@ fn the_headers_of_each_binding_are_known_in_any_case() {
         let delivery = binary(prefix, &WHOLE);
         let event = event(&delivery);
         assert_eq!((event.id(), event.source(), event.event_type()), ("7", "/shop", "order.paid"), "{prefix}");
-        assert_eq!(event.attributes().collect::<Vec<_>>(), [("time", "2026-11-22T10:00:00Z")]);
+        assert_eq!((event.attribute("time"), event.attribute("type")), (Some("2026-11-22T10:00:00Z"), None));
         assert_eq!(event.data(delivery.payload()), Some(delivery.payload()));
     }
 }
@@ -129,8 +129,8 @@ fn attributes_in_json_are_text() {
     assert_eq!((event.id(), event.source(), event.event_type()), ("7", "/shop", "order.paid"));
     let expected =
         [("odd", r#"{"a": 1}"#), ("sequence", "12345678901234567890"), ("subject", "a\"b"), ("test", "true")];
-    assert_eq!(event.attributes().collect::<Vec<_>>(), expected);
-    assert_eq!((event.attribute("subject"), event.attribute("time")), (Some("a\"b"), None));
+    assert_eq!(expected.map(|(name, _)| event.attribute(name)), expected.map(|(_, value)| Some(value)));
+    assert_eq!((event.attribute("id"), event.attribute("time")), (None, None));
 }
 
 #[test]
