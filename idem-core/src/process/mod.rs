@@ -18,7 +18,6 @@
 pub(crate) mod lane;
 
 use std::pin::pin;
-use std::time::Duration;
 
 use async_channel::Sender;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -208,7 +207,7 @@ impl<S: Store> Pipeline<S> {
             Ok(_) if is_unprepared => Ended::Park(Wait::Codec),
             Ok(Shared { outcomes, is_new }) => {
                 carried.shares = outcomes;
-                Ended::Done(if is_new { Outcome::scheduled(0, Duration::ZERO) } else { Outcome::Duplicate })
+                Ended::Done(if is_new { Outcome::stored() } else { Outcome::Duplicate })
             }
             Err(ended) => ended,
         }

@@ -1,7 +1,6 @@
 //! The transaction in which messages are taken over, and what follows from its end.
 
 use std::slice;
-use std::time::Duration;
 
 use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline, Wait};
@@ -33,7 +32,7 @@ impl<S: Store> Pipeline<S> {
         let outcome = |(entry, taken): (&Entry<'_>, &Taken)| match taken.classified {
             // This delivery itself stored it, before it was left to a preparation.
             Classified::Duplicate(_) if entry.delivery.rare().preparations > 0 => {
-                (entry.identity.clone(), Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
+                (entry.identity.clone(), Outcome::stored())
             }
             _ => (entry.identity.clone(), self.logged(entry, taken)),
         };
