@@ -76,7 +76,7 @@ impl Delivery {
             produced_at: None,
             ordering_key: None,
             partition_key: None,
-            properties: Properties::new(),
+            properties: Properties::default(),
             volatile: &[],
             rare: None,
         }

@@ -14,7 +14,6 @@ mod caught;
 mod cloud_event;
 mod codec;
 mod delivery;
-mod delivery_order;
 mod error;
 mod external;
 mod extract;
@@ -57,7 +56,6 @@ pub use cloud_event::CloudEvent;
 pub use codec::Protobuf;
 pub use codec::{Codec, DecodeError, Json, PrepareError};
 pub use delivery::Delivery;
-pub use delivery_order::DeliveryOrder;
 pub use error::{BoxError, Error};
 pub use external::{CallError, Called, CalledBy, External, Found, OutboundKey};
 pub use extract::{Extract, Extraction, FromRef, IdempotencyKey, Param, PartitionKey, State, Subject};
@@ -75,7 +73,7 @@ pub use properties::Properties;
 pub use relay::Relay;
 pub use retry::RetryPolicy;
 pub use runtime::{Health, IsolationLock};
-pub use source::{ReplayWindow, Source, SubscribeOptions};
+pub use source::{DeliveryOrder, ReplayWindow, Source, SubscribeOptions};
 #[cfg(feature = "postgres")]
 pub use store::postgres::Postgres;
 #[cfg(feature = "sqlite")]
