@@ -47,15 +47,15 @@ pub fn header<'a>(delivery: &'a Delivery, name: &str) -> Fact<'a> {
 /// The key of one part, unless it stands for no value.
 ///
 /// # Errors
-/// It does, or there is no key.
+/// The key stands for no value, or there is none.
 pub fn present(key: Result<Key, KeyError>) -> Result<Key, KeyError> {
     key.and_then(|key| checked(absent(key.as_bytes()), key))
 }
 
-/// The key of several parts, unless one stands for no value, or all are 0.
+/// The key of several parts, unless a part stands for no value, or all parts are 0.
 ///
 /// # Errors
-/// One does, or all are 0, or there is no key.
+/// A part stands for no value, or all parts are 0, or there is no key.
 pub fn all_present(key: Result<Key, KeyError>) -> Result<Key, KeyError> {
     key.and_then(|key| checked(absent_in(key.as_bytes()), key))
 }

@@ -72,7 +72,7 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
 /// Why a delivery has no job.
 #[derive(Debug)]
 pub(crate) enum NoJob {
-    /// There can never be one.
+    /// There can never be a job.
     Undeliverable(Undeliverable),
     /// The codec has to prepare first.
     Unprepared,

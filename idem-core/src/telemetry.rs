@@ -18,7 +18,7 @@ pub(crate) use trace::carry_on;
 
 /// The metrics of one handler. They are created once, when the worker starts, so install the recorder before.
 pub(crate) struct Meters {
-    /// Each with the word of its outcome.
+    /// Each counter with the word of its outcome.
     outcomes: [(&'static str, Counter); 5],
     /// Tries of messages that end without an outcome.
     pub(crate) held: Counter,

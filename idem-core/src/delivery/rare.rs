@@ -8,8 +8,8 @@ use uuid::Uuid;
 use crate::CloudEvent;
 use crate::store::{CallAnswer, HandlerId};
 
-/// The parts that few deliveries have. They are on the heap, by themselves, so that the others are smaller: deliveries are moved
-/// often.
+/// The parts that few deliveries have. They are on the heap, by themselves, so that a delivery without them is smaller: deliveries
+/// are moved often.
 #[derive(Clone, Default)]
 pub(crate) struct Rare {
     pub(crate) correlation_id: Option<String>,
