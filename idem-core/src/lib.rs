@@ -4,7 +4,6 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod acker;
 mod advice;
 mod age;
 mod background;
@@ -47,7 +46,6 @@ mod take_over;
 mod telemetry;
 mod worker;
 
-pub use acker::{Acker, Settled};
 pub use advice::{permanent, retry_after};
 pub use background::BackgroundTasks;
 pub use callback::{Callback, Lag};
@@ -73,7 +71,7 @@ pub use properties::Properties;
 pub use relay::Relay;
 pub use retry::RetryPolicy;
 pub use runtime::{Health, IsolationLock};
-pub use source::{DeliveryOrder, ReplayWindow, Source, SubscribeOptions};
+pub use source::{Acker, DeliveryOrder, ReplayWindow, Settled, Source, SubscribeOptions};
 #[cfg(feature = "postgres")]
 pub use store::postgres::Postgres;
 #[cfg(feature = "sqlite")]
