@@ -35,7 +35,7 @@ impl<T> Callback<T> {
         Self(Arc::new(move || Box::pin(callback())))
     }
 
-    /// Calls it. Cancel safe as far as the callback is.
+    /// Calls the function. Cancel safe as far as it is.
     ///
     /// # Errors
     /// The callback's own, or that it has not answered within 10 seconds.

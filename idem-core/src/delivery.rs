@@ -76,7 +76,7 @@ impl Delivery {
             produced_at: None,
             ordering_key: None,
             partition_key: None,
-            properties: Properties::new(),
+            properties: Properties::default(),
             volatile: &[],
             rare: None,
         }
@@ -211,12 +211,12 @@ impl Delivery {
         self.rare.as_deref().unwrap_or_else(|| &NONE)
     }
 
-    /// Returns them to be changed, and allocates them if there are none.
+    /// Returns the rare parts to be changed, and allocates them if there are none.
     pub(crate) fn rare_mut(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }
 
-    /// Sets one of them. `None` allocates nothing.
+    /// Sets one of the rare parts. `None` allocates nothing.
     pub(crate) fn set_rare<T>(&mut self, part: impl FnOnce(&mut Rare) -> &mut Option<T>, value: Option<T>) {
         if value.is_some() || self.rare.is_some() {
             *part(self.rare_mut()) = value;

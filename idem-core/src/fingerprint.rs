@@ -43,7 +43,7 @@ pub struct Fingerprint {
 /// The maximum length of a fingerprint, in bytes.
 const LENGTH: usize = 16;
 
-/// The length of one whose recipe is known: filled up with zeros, and behind it two bytes for the function that made it.
+/// The length of a fingerprint whose recipe is known: filled up with zeros, and behind it two bytes for the function that made it.
 const TAGGED: usize = LENGTH + 2;
 
 impl Fingerprint {
@@ -121,14 +121,14 @@ impl Fingerprint {
         Self { len: TAGGED as u8, ..tagged }
     }
 
-    /// Whether a message with this fingerprint is a copy of one with that one, if their keys are equal. Fingerprints by
+    /// Whether a message with this fingerprint is a copy of a message with the other one, if their keys are equal. Fingerprints by
     /// different recipes cannot be compared: with a recipe that was added, removed or replaced, copies would otherwise be
     /// conflicts.
     pub(crate) fn is_copy_of(self, other: Self) -> bool {
         self == other || self.recipe() != other.recipe()
     }
 
-    /// Empty for the default, and for one whose recipe is unknown.
+    /// The hash of the recipe. Empty for the default, and for a fingerprint whose recipe is unknown.
     fn recipe(&self) -> &[u8] {
         self.as_bytes().get(LENGTH..).unwrap_or_default()
     }

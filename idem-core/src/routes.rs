@@ -108,14 +108,8 @@ impl<S: Store> Routes<S> {
     }
 
     /// Returns the handlers for which a replayed row without a key goes back through decode and key: the one that the
-    /// row belongs to, or all that take it now if that one does not. One that takes no delivery keeps its rows: they are
-    /// from before it was that, or local messages.
+    /// row belongs to, or all that take it now if that one does not.
     pub(crate) fn takers_of_row<'a>(&'a self, row: &'a Row) -> Vec<&'a Route<S>> {
-        if let Some(route) = self.get(row.identity.handler)
-            && route.is_local_only
-        {
-            return vec![route];
-        }
         let takers: Vec<_> = self.takers(&row.delivery).collect();
         match takers.iter().find(|route| route.id == row.identity.handler) {
             Some(route) => vec![*route],
@@ -143,13 +137,8 @@ impl<S: Store> Routes<S> {
     /// messages may run again, unless they stage messages: for a copy they stage the same ones, which their consumers know
     /// for about as long.
     pub(crate) fn retention(&self) -> Option<Duration> {
-        self.with_retention().filter_map(|route| route.retention).min()
-    }
-
-    /// The handlers whose retention counts.
-    pub(crate) fn with_retention(&self) -> impl Iterator<Item = &Route<S>> {
         let counts = |route: &&Route<S>| !route.handler.facts().is_natural || route.handler.facts().stages;
-        self.routes.iter().filter(counts).filter(|route| route.retention.is_some())
+        self.routes.iter().filter(counts).filter_map(|route| route.retention).min()
     }
 
     /// Returns whether a first delivery of this handler runs without a claim.

@@ -18,7 +18,7 @@ pub(crate) use trace::carry_on;
 
 /// The metrics of one handler. They are created once, when the worker starts, so install the recorder before.
 pub(crate) struct Meters {
-    /// Each with the word of its outcome.
+    /// Each counter with the word of its outcome.
     outcomes: [(&'static str, Counter); 5],
     /// Tries of messages that end without an outcome.
     pub(crate) held: Counter,
@@ -96,36 +96,10 @@ pub(crate) struct RelayMetrics {
     pub(crate) lag: Histogram,
     /// 1 while this relay publishes, 0 while it stands by.
     pub(crate) active: Gauge,
-    pub(crate) outbox: OutboxGauges,
 }
 
 /// The number up to which messages of an outbox are counted for the gauges.
 pub(crate) const OUTBOX_COUNTED: u64 = 100_000;
-
-/// The fill level of an outbox, which relays report, and workers whose handlers stage: no relay may be alive.
-pub(crate) struct OutboxGauges {
-    waiting: Gauge,
-    oldest: Gauge,
-    dead: Gauge,
-}
-
-impl OutboxGauges {
-    pub(crate) fn new(outbox: &str) -> Self {
-        let labels = [("outbox", outbox.to_owned())];
-        Self {
-            waiting: gauge!("idem_outbox_waiting", &labels),
-            oldest: gauge!("idem_outbox_oldest_seconds", &labels),
-            dead: gauge!("idem_outbox_dead", &labels),
-        }
-    }
-
-    pub(crate) fn set(&self, stats: &OutboxStats) {
-        // A worker with a large backlog counts further, and a relay of the same process sets the same gauge.
-        self.waiting.set(stats.waiting.min(OUTBOX_COUNTED) as f64);
-        self.dead.set(stats.dead.min(OUTBOX_COUNTED) as f64);
-        self.oldest.set(stats.oldest.unwrap_or_default().as_secs_f64());
-    }
-}
 
 impl RelayMetrics {
     pub(crate) fn new(outbox: &str) -> Self {
@@ -136,9 +110,17 @@ impl RelayMetrics {
             given_up: counter!("idem_outbox_given_up_total", &labels),
             lag: histogram!("idem_outbox_lag_seconds", &labels),
             active: gauge!("idem_outbox_active", &labels),
-            outbox: OutboxGauges::new(outbox),
         }
     }
+}
+
+/// Sets the gauges of the fill level of an outbox. Relays report it, and workers whose handlers stage: no relay may be alive.
+pub(crate) fn outbox(outbox: &str, stats: &OutboxStats) {
+    let labels = [("outbox", outbox.to_owned())];
+    // A worker with a large backlog counts further, and a relay of the same process sets the same gauge.
+    gauge!("idem_outbox_waiting", &labels).set(stats.waiting.min(OUTBOX_COUNTED) as f64);
+    gauge!("idem_outbox_dead", &labels).set(stats.dead.min(OUTBOX_COUNTED) as f64);
+    gauge!("idem_outbox_oldest_seconds", &labels).set(stats.oldest.unwrap_or_default().as_secs_f64());
 }
 
 /// Sets the gauge of the messages that wait at the broker in one queue, stream or topic.

@@ -18,7 +18,6 @@
 pub(crate) mod lane;
 
 use std::pin::pin;
-use std::time::Duration;
 
 use async_channel::Sender;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -225,7 +224,7 @@ impl<S: Store> Pipeline<S> {
             return Err(Ended::Park(Wait::Codec));
         }
         carried.shares = outcomes;
-        Ok(Ended::Done(if is_new { Outcome::scheduled(0, Duration::ZERO) } else { Outcome::Duplicate }))
+        Ok(Ended::Done(if is_new { Outcome::stored() } else { Outcome::Duplicate }))
     }
 
     /// Waits for the lock of what runs directly, unless the worker drains: another worker can have the delivery before an

@@ -148,7 +148,7 @@ impl<S: Store, K: Sink> Relay<S, K> {
         let metrics = RelayMetrics::new(&self.name);
         let result = tokio::select! {
             result = self.tenures(outbox, &metrics, &stop) => result,
-            never = self.watch(outbox, &metrics) => match never {},
+            never = self.watch(outbox) => match never {},
         };
         self.close().await;
         result
@@ -156,11 +156,11 @@ impl<S: Store, K: Sink> Relay<S, K> {
 
     /// Sets the gauges of the outbox, and looks for outboxes that no relay looks at, until the future is dropped; also while it
     /// stands by. Health does not depend on it.
-    async fn watch(&self, outbox: OutboxId, metrics: &RelayMetrics) -> Infallible {
+    async fn watch(&self, outbox: OutboxId) -> Infallible {
         let mut unread = Unread::default();
         loop {
             match within(COUNT, self.store.outbox_stats(outbox, OUTBOX_COUNTED)).await {
-                Ok(stats) => metrics.outbox.set(&stats),
+                Ok(stats) => telemetry::outbox(&self.name, &stats),
                 // The gauges keep their values.
                 Err(error) => tracing::warn!(error, "the messages of the outbox could not be counted"),
             }

@@ -26,7 +26,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Decodes the message and computes the key for this handler.
     pub(crate) fn decode_for<'a>(&self, route: &'a Route<S>, delivery: &'a Delivery) -> Result<Work<'a, S>, NoJob> {
-        if let Some(why) = delivery.rare().preparation.undecodable(route.id) {
+        if let Some((_, why)) = delivery.rare().undecodable.iter().find(|(id, _)| *id == route.id) {
             return Err(Undeliverable::new(Reason::Undecodable, why).into());
         }
         let mut key = Key::empty();

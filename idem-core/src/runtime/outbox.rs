@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::Store;
 use crate::outbox::Unread;
-use crate::telemetry::{OUTBOX_COUNTED, OutboxGauges};
+use crate::telemetry::{self, OUTBOX_COUNTED};
 
 use super::outage::within;
 use super::persist::jittered;
@@ -47,7 +47,6 @@ impl<S: Store> Pipeline<S> {
         let Some(outbox) = self.outbox else { return };
         let Settings { backlog, relay_patience: patience, .. } = self.settings;
         let consumer = &self.consumer;
-        let gauges = OutboxGauges::new(consumer);
         let limit = backlog.unwrap_or(0).saturating_add(1).max(OUTBOX_COUNTED);
         let (mut failures, mut unread, mut relayed, mut waits) = (0_u32, Unread::default(), Instant::now(), false);
         loop {
@@ -56,7 +55,7 @@ impl<S: Store> Pipeline<S> {
             match within(COUNT, self.store.outbox_stats(outbox, limit)).await {
                 Ok(stats) => {
                     failures = 0;
-                    gauges.set(&stats);
+                    telemetry::outbox(consumer, &stats);
                     waits = stats.waiting > 0;
                     self.full_outbox.send_replace(backlog.is_some_and(|backlog| stats.waiting > backlog));
                     if stats.relay_seen.is_some_and(|seen| seen < SHOWN) {

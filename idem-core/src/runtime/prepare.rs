@@ -135,10 +135,10 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn prepare_delivery(&self, delivery: &mut Delivery) {
         let takers: Vec<_> = self.routes.takers(delivery).collect();
         let Some(route) = self.unprepared(&takers, delivery).await else { return };
-        let tries = delivery.rare().preparation.tries();
-        if tries > 0 {
+        let ended = delivery.rare().preparations;
+        if ended > 0 {
             // Codecs that soon forget, or make each other forget, must not ask without end.
-            tokio::time::sleep(refused_wait(tries - 1)).await;
+            tokio::time::sleep(refused_wait(ended - 1)).await;
         }
         let undecodable = match self.prepare(self.preparations.turn(route.id), route, delivery, None).await {
             Ok(delay) if delay.is_zero() => None,
@@ -146,7 +146,9 @@ impl<S: Store> Pipeline<S> {
             Ok(delay) => return tokio::time::sleep(delay).await,
             Err(error) => Some(error),
         };
-        delivery.rare_mut().preparation.ended(tries + 1, undecodable.map(|why| (route.id, why.into())));
+        let rare = delivery.rare_mut();
+        rare.preparations += 1;
+        rare.undecodable.extend(undecodable.map(|why| (route.id, Arc::from(why))));
     }
 
     /// Returns the turn to prepare for a row, or the time after which it is tried again: another message of its handler prepares,

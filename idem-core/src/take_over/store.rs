@@ -1,7 +1,6 @@
 //! The transaction in which messages are taken over, and what follows from its end.
 
 use std::slice;
-use std::time::Duration;
 
 use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline, Wait};
@@ -33,8 +32,8 @@ impl<S: Store> Pipeline<S> {
         let outcome = |(entry, taken): (&Entry<'_>, &Written)| {
             // Whether this delivery itself may have stored it, before it was left to a preparation.
             let stored =
-                matches!(taken.classified, Classified::Duplicate(_)) && entry.delivery.rare().preparation.tries() > 0;
-            let outcome = if stored { Outcome::scheduled(0, Duration::ZERO) } else { self.logged(entry, taken) };
+                matches!(taken.classified, Classified::Duplicate(_)) && entry.delivery.rare().preparations > 0;
+            let outcome = if stored { Outcome::stored() } else { self.logged(entry, taken) };
             (entry.identity.clone(), outcome)
         };
         let is_known = |entry: &Entry<'_>| entry.identity.has_key();

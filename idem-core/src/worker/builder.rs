@@ -166,7 +166,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         St: Send + Sync + 'static,
     {
         let Self { mut parts, state, codec, .. } = self;
-        let (chosen, limits) = options.into_parts();
+        let HandlerOptions { codec: chosen, limits } = options;
         let codec_of_handler = chosen.or_of_worker(&codec);
         parts.handlers.push(Arc::new(Bound::<H, St, _>::new(state.clone(), codec_of_handler, limits)));
         Worker { parts, state, codec, stage: PhantomData }

@@ -66,7 +66,7 @@ pub(super) fn distinct(handlers: &[&Facts], settings: &Settings) -> Result<(), E
         if name.is_empty() || name.len() > 200 || name.contains('\0') {
             return Err(Error::Config(format!("the handler name {name:?} must have 1 to 200 bytes and no NUL")));
         }
-        if let Some(old) = handlers.iter().flat_map(|other| &other.formerly).find(|old| **old == name) {
+        if let Some(old) = handlers.iter().flat_map(|other| other.formerly).find(|old| **old == name) {
             return Err(Error::Config(format!(
                 "the worker has a handler {name:?}, and another one (or the same) that was {old:?} formerly: one of them needs \
                  another name"

@@ -94,7 +94,7 @@ fn call(handler: &Facts, namespace: Option<Uuid>) -> Result<Option<RouteCall>, E
 async fn rename<S: Store>(consumer: &str, store: &S, handlers: &[&Facts]) -> Result<(), Error> {
     for handler in handlers {
         let new = handler.name;
-        for old in &handler.formerly {
+        for old in handler.formerly {
             if !store.rename(consumer, old, new).await.map_err(|fault| failed(consumer, fault))? {
                 let Remedies { join, .. } = Remedies::of(store, consumer, old, new);
                 return Err(Error::Config(format!(

@@ -202,7 +202,6 @@ macro_rules! __pipeline_in_every_mode {
             a_message_that_runs_again_hands_over_nothing_new
             a_local_message_under_the_key_of_another_is_a_conflict
             a_handler_of_local_messages_only_takes_no_delivery
-            a_replayed_message_without_a_key_stays_with_a_handler_of_local_messages_only
             a_sender_is_not_charged_for_a_claim_that_another_transaction_holds
             what_is_handed_over_and_delivered_at_once_runs_once
             a_local_message_runs_without_a_poll

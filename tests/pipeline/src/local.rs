@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Consumers, Identity, Replayed, Transactions};
+use idem_core::store::{Consumers, Identity, Transactions};
 use idem_core::{Fingerprint, HandlerOptions, Key};
 
 use idem_conformance::store::World;
@@ -173,24 +173,6 @@ pub async fn a_handler_of_local_messages_only_takes_no_delivery<W: World>(world:
     assert_eq!(sorted(handing.0.outcomes(3).await), ["dead: unknown type", "processed", "processed"]);
     worker.stop().await;
     assert_eq!((handing.0.effects("receipt a").await, handing.0.effects("receipt b").await), (1, 0));
-}
-
-/// A handler that took deliveries before keeps its rows without a key, which go back through decode and key.
-pub async fn a_replayed_message_without_a_key_stays_with_a_handler_of_local_messages_only<W: World>(world: W) {
-    let handing = Handing::new(world).await;
-    handing.0.publish_raw(Publication::json(&Receipt::of("large")).unwrap().event_type("Receipt"));
-    let limited = Settings { max_payload: 50_000, ..Settings::default() };
-    assert_eq!(handing.run_with(limited, 1).await, ["dead: too large"]);
-    let row = handing.0.one_dead().await;
-    assert_eq!(row.handler, "receives");
-    assert_eq!(handing.0.inbox().replay(row.id).await.unwrap(), Replayed::Due);
-    let worker =
-        handing.0.worker().handler_options::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
-    let worker = handing.0.run_until_stopped(worker, Settings::default());
-    let further = if handing.0.world.inbox() { 2 } else { 3 };
-    assert_eq!(handing.0.outcomes(further).await.last().unwrap(), "processed");
-    worker.stop().await;
-    assert_eq!((handing.0.effects("receipt large").await, handing.0.dead().await.len()), (1, 0));
 }
 
 /// Another transaction may hold the claim of a local message for as long as its handler may run. The sender waits for it,

@@ -130,11 +130,12 @@ impl From<Order> for Publication {
     }
 }
 
-/// The handler of the suite; with `REFUND` it takes refund events.
-pub(super) struct Orders<W, const REFUND: bool = false>(PhantomData<fn() -> W>);
+/// The handler of the suite; with `REFUND` it takes refund events, with `RENAMED` it was `orders` before.
+pub(super) struct Orders<W, const REFUND: bool = false, const RENAMED: bool = false>(PhantomData<fn() -> W>);
 
-impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
+impl<W: World, const REFUND: bool, const RENAMED: bool> Handler for Orders<W, REFUND, RENAMED> {
     const NAME: &'static str = if REFUND { "refunds" } else { "orders" };
+    const FORMERLY: &'static [&'static str] = if RENAMED { &["orders"] } else { &[] };
     const EVENT: Option<&'static str> = if REFUND { Some("Refund") } else { Some("Order") };
     const NATURAL: bool = W::NATURAL;
 

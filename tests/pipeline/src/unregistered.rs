@@ -4,7 +4,7 @@ use std::future::ready;
 use std::time::Duration;
 
 use idem_core::store::{Consumers, Filter, Page, Remedies, SEEN_RECENTLY, StoreError};
-use idem_core::{HandlerOptions, Reason, Worker};
+use idem_core::{Reason, Worker};
 use tokio::sync::watch;
 use tracing::instrument::WithSubscriber;
 
@@ -144,11 +144,9 @@ async fn log_of_refunds<W: World>(line: &Line<W>) -> String {
     text.to_string()
 }
 
-/// A worker with one of the two handlers, which had these names before.
-fn with_former_name<W: World, const REFUND: bool>(line: &Line<W>, names: &'static [&'static str]) -> Running {
-    let worker = line.worker();
-    let options = HandlerOptions::new().formerly(names);
-    line.run_until_stopped(worker.handler_options::<Orders<W, REFUND>>(options), Settings::once())
+/// A worker whose only handler is `refunds`, which was `orders` before.
+fn with_former_name<W: World>(line: &Line<W>) -> Running {
+    line.run_until_stopped(line.worker().handler::<Orders<W, true, true>>(), Settings::once())
 }
 
 /// Also if the release with the new name is rolled back, and comes again.
@@ -162,7 +160,7 @@ pub async fn a_handler_knows_under_a_new_name_what_it_has_processed_under_the_ol
     let mut expected = vec!["processed".to_owned()];
     for (copy, later) in [("a", "b"), ("b", "c")] {
         line.publish_raw_redelivered(refund(copy, Act::Ok)).await;
-        let worker = with_former_name::<W, true>(&line, &["orders"]);
+        let worker = with_former_name(&line);
         expected.push("duplicate".to_owned());
         assert_eq!(line.outcomes(expected.len()).await, expected);
         worker.stop().await;
@@ -183,7 +181,7 @@ pub async fn two_names_that_have_claims_each_refuse_to_be_one_with_the_cure<W: W
     starts(&line, "a").await;
     line.publish_raw(refund("b", Act::Ok));
     line.runs_to(newer(), &["processed"]).await;
-    let refused = with_former_name::<W, true>(&line, &["orders"]).refused().await;
+    let refused = with_former_name(&line).refused().await;
     let cure = Remedies::of(&line.store, "billing", "orders", "refunds").join;
     for part in ["\"orders\"", "\"refunds\"", "formerly", &cure] {
         assert!(refused.contains(part), "{part:?} is not in {refused:?}");
@@ -192,12 +190,12 @@ pub async fn two_names_that_have_claims_each_refuse_to_be_one_with_the_cure<W: W
     line.publish(Order::new("c", &[Act::Fail]));
     line.runs_to(Settings::once(), &["dead: exhausted"]).await;
     line.world.run(&cure).await;
-    with_former_name::<W, true>(&line, &["orders"]).refused().await;
+    with_former_name(&line).refused().await;
     line.publish(Order::ok("a"));
     line.runs_to(Settings::once(), &["duplicate"]).await;
     assert!(line.inbox().discard(line.one_dead().await.id).await.unwrap());
     line.world.run(&cure).await;
-    with_former_name::<W, true>(&line, &["orders"]).stop().await;
+    with_former_name(&line).stop().await;
     line.publish(Order::ok("a"));
     line.publish(Order::ok("b"));
     line.runs_to(Settings::once(), &["duplicate", "duplicate"]).await;
