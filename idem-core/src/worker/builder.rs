@@ -197,12 +197,13 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     ///
     /// # Errors
     /// At the start: settings that would lose or repeat messages; a broker that can redeliver messages older than the
-    /// retained claims; a pool that is too small; two handlers with the same name, or for one event without
-    /// [`fan_out`](Self::fan_out); inbox rows of handlers that this worker does not have and that no worker has had for
-    /// a day ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)); a database or a broker that cannot be used. Once the
-    /// worker runs, only `shutdown` ends it, or a panic in one of its tasks, which is a defect of idem, of a store or
-    /// of a source: then it drains and returns [`Error::Panicked`]. A panic in a handler, a key, a fingerprint or a
-    /// codec is a failure of its message.
+    /// retained claims; two handlers with the same name, or for one event without [`fan_out`](Self::fan_out); inbox rows
+    /// of handlers that this worker does not have and that no worker has had for a day
+    /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)); a database or a broker that cannot be used. Once the worker runs,
+    /// `shutdown` ends it. Two errors end it as well, and then it drains: [`Error::Panicked`] if one of its tasks panics,
+    /// which is a defect of idem, of a store or of a source; and [`Error::Config`] if the database does not know its
+    /// handlers any more, for example because an older backup was restored: start it again, which registers them. A panic
+    /// in a handler, a key, a fingerprint or a codec is a failure of its message.
     pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error>
     where
         Stage: HasHandlers,

@@ -83,31 +83,29 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
     }
 }
 
-/// Records that its handlers are alive, until the future is dropped, so that other workers of this consumer leave their
+/// Records that the worker's handlers are alive, until the future is dropped, so that other workers of this consumer leave their
 /// rows to them. Once an hour it checks for rows that no worker runs; otherwise only a start would report them. At the
 /// start and once an hour it lets messages run that another version has stored for an external call.
 ///
-/// It also finds out if the handlers or the outbox are not in the database any more.
+/// If handlers are not in the database any more, it ends the worker: a start registers them, under the numbers that they had.
 ///
 /// Nothing depends on it until a day has passed, so its failure is not an outage.
 pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
-    let handlers = pipeline.routes.ids();
-    for minute in 1_u64.. {
+    let (handlers, consumer) = (pipeline.routes.ids(), &pipeline.consumer);
+    for minute in 0_u64.. {
         // The first time without a wait: the registration of the handlers skipped locked rows.
         match pipeline.store.mark(&handlers, HandlerMark::Seen).await {
             Ok(true) => {}
-            Ok(false) => register_again(pipeline).await,
+            Ok(false) => pipeline.defect.end(Error::Config(format!(
+                "the database does not know all handlers of {consumer:?} any more: it was restored from an older backup, has lost \
+                 transactions in a failover, or a handler was renamed meanwhile. Start the worker again, which registers them"
+            ))),
             Err(fault) => {
                 tracing::debug!(error = %fault, "the handlers' last-seen time was not written; it is retried later");
             }
         }
-        if minute > 1 {
-            check_outbox(pipeline).await;
-        }
-        if minute % REMIND == 1 {
+        if minute % REMIND == 0 {
             release_calls(pipeline).await;
-        }
-        if minute % REMIND == 0 && !pipeline.settings.allow_unregistered_rows {
             remind(pipeline).await;
         }
         tokio::time::sleep(SEEN).await;
@@ -115,53 +113,12 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
     }
 }
 
-/// Registers handlers that are not in the database any more, because it was restored from a backup that is older than they
-/// are, or lost its last transactions in a failover. Names have the same numbers again. If one has another number, its claims
-/// and rows belong to that one, and the worker ends.
-async fn register_again<S: Store>(pipeline: &Pipeline<S>) {
-    let Pipeline { consumer, store, routes, defect, .. } = pipeline;
-    let names: Vec<&str> = [""].into_iter().chain(routes.names()).collect();
-    let before: Vec<_> = [routes.nobody].into_iter().chain(routes.routes.iter().map(|route| route.id)).collect();
-    match store.register(consumer, &names).await {
-        Ok(now) if now == before => tracing::warn!(
-            consumer,
-            "handlers of this consumer were missing in the database, and are registered again: it was restored from a backup \
-             that is older than they are, or it has lost transactions in a failover"
-        ),
-        Ok(now) => {
-            let (now, before) = (now.iter().zip(&before), names.iter());
-            let changed: Vec<_> =
-                before.zip(now).filter(|(_, (now, before))| now != before).map(|(name, _)| name).collect();
-            defect.end(Error::Config(format!(
-                "the handlers {changed:?} of {consumer:?} have other numbers in the database than at the start of this worker: \
-                 their rows were renamed, moved or deleted meanwhile. Start the worker again, which then uses these numbers. \
-                 Messages that it has processed since are new there, so stop all workers of {consumer:?} before such a change"
-            )));
-        }
-        Err(fault) => {
-            tracing::warn!(consumer, error = %fault, "missing handlers were not registered; it is retried later")
-        }
-    }
-}
-
-/// Makes the row of the outbox again if it is not in the database any more. The ids of messages depend on it, so the worker
-/// ends if it is another one.
-async fn check_outbox<S: Store>(pipeline: &Pipeline<S>) {
-    let Some(gate) = &pipeline.outbox else { return };
-    let consumer = &pipeline.consumer;
-    match pipeline.store.register_outbox(consumer).await {
-        Ok(now) if now == gate.id => {}
-        Ok(_) => pipeline.defect.end(Error::Config(format!(
-            "the outbox {consumer:?} is another one in the database than at the start of this worker: the database was restored \
-             from a backup that is older than the outbox, or its row was renamed or deleted. Start the worker again, and the \
-             relay with it"
-        ))),
-        Err(error) => tracing::debug!(consumer, %error, "the outbox was not looked for; it is retried later"),
-    }
-}
-
+/// Warns of rows in the inbox that no worker has run for a day.
 async fn remind<S: Store>(pipeline: &Pipeline<S>) {
-    let Pipeline { consumer, store, routes, .. } = pipeline;
+    let Pipeline { consumer, store, routes, settings, .. } = pipeline;
+    if settings.allow_unregistered_rows {
+        return;
+    }
     if let Ok(mut known) = store.handlers(Some(consumer)).await {
         let names: Vec<&str> = routes.names().collect();
         known.iter_mut().for_each(|known| as_ours(known, &names));
@@ -170,9 +127,9 @@ async fn remind<S: Store>(pipeline: &Pipeline<S>) {
     }
 }
 
-/// Lets messages run that another version of the service has stored for an external call, and for which none has begun: the handlers of this version do what they do in their own way. Warns of
-/// those whose call may have begun, which only the other version can complete. Its failure is not an outage: the next hour
-/// it is repeated.
+/// Lets messages run that another version of the service has stored for an external call, if no call has begun for them: this
+/// version does without the call. Warns of messages whose call may have begun, which only the other version can complete.
+/// Its failure is not an outage: the next hour it is repeated.
 async fn release_calls<S: Store>(pipeline: &Pipeline<S>) {
     let routes = pipeline.routes.routes.iter().filter(|route| route.external.is_none());
     let handlers: Vec<_> = routes.map(|route| route.id).collect();
