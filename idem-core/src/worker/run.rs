@@ -16,9 +16,9 @@ use crate::process::lane;
 use crate::registry::Facts;
 use crate::runtime::Pipeline;
 use crate::store::ConnectionShare;
-use crate::{Acker, Error, Source, Store, SubscribeOptions, age, telemetry};
+use crate::{Acker, Error, Source, Store, SubscribeOptions, Worker, age, telemetry};
 
-use super::builder::Parts;
+use super::builder::{HasHandlers, Parts};
 use super::receive::{self, Arrivals, CLOSE};
 use super::register::{self, Registration};
 use super::{fitness, housekeeping};
@@ -26,25 +26,42 @@ use super::{fitness, housekeeping};
 /// How long cancelled work may take to end after the shutdown timeout.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-pub(super) async fn until<S: Store, Src: Source>(
-    parts: Parts<S, Src>,
-    shutdown: impl Future<Output = ()> + Send,
-) -> Result<(), Error> {
-    // It is unready however it ends, even if its future is dropped.
-    let _ended = scopeguard::guard(parts.health.clone(), |health| {
-        health.set_broker(false);
-        health.set_unsubscribed(None);
-        health.set_database(false);
-    });
-    let mut shutdown = pin!(shutdown);
-    let Some(mut tasks) = start(parts, shutdown.as_mut()).await? else { return Ok(()) };
-    // Until it must drain. If receiving has ended already, with the result of its task.
-    let ended = tokio::select! {
-        () = shutdown => None,
-        () = tasks.pipeline.defect.seen() => None,
-        ended = tasks.receiving.join_next() => ended,
-    };
-    drain(tasks, ended).await
+impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
+    /// Runs until `shutdown` completes, and then drains: it starts no new delivery, releases deliveries that it holds,
+    /// and waits up to [`shutdown_timeout`](Self::shutdown_timeout) for those that run.
+    ///
+    /// Dropping the future ends the worker at once, like a crash, without harm: running transactions are rolled back,
+    /// and the broker delivers again.
+    ///
+    /// # Errors
+    /// At the start: settings that would lose or repeat messages; a broker that can redeliver messages older than the
+    /// retained claims; two handlers with the same name, or for one event without [`fan_out`](Self::fan_out); inbox rows
+    /// of handlers that this worker does not have and that no worker has had for a day
+    /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)); a database or a broker that cannot be used. Once the worker runs,
+    /// `shutdown` ends it. Two errors end it as well, and then it drains: [`Error::Panicked`] if one of its tasks panics,
+    /// which is a defect of idem, of a store or of a source; and [`Error::Config`] if the database does not know its
+    /// handlers any more, for example because an older backup was restored: start it again, which registers them. A panic
+    /// in a handler, a key, a fingerprint or a codec is a failure of its message.
+    pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error>
+    where
+        Stage: HasHandlers,
+    {
+        // The worker is unready however it ends, even if its future is dropped.
+        let _ended = scopeguard::guard(self.parts.health.clone(), |health| {
+            health.set_broker(false);
+            health.set_unsubscribed(None);
+            health.set_database(false);
+        });
+        let mut shutdown = pin!(shutdown);
+        let Some(mut tasks) = start(self.parts, shutdown.as_mut()).await? else { return Ok(()) };
+        // The worker has to drain. If receiving has ended already, `ended` is the result of its task.
+        let ended = tokio::select! {
+            () = shutdown => None,
+            () = tasks.pipeline.defect.seen() => None,
+            ended = tasks.receiving.join_next() => ended,
+        };
+        drain(tasks, ended).await
+    }
 }
 
 /// Checks, registers, subscribes, and spawns the tasks. Returns `None` if `shutdown` came first.
