@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::runtime::{Pipeline, within};
-use crate::store::{HandlerMark, RELEASED_AT_ONCE, Remedies, StoreError, as_ours};
+use crate::store::{HandlerMark, RELEASED_AT_ONCE, Remedies, StoreError};
 use crate::{Error, Lag, Store, telemetry};
 
 use super::register::rows_of_others;
@@ -119,10 +119,8 @@ async fn remind<S: Store>(pipeline: &Pipeline<S>) {
     if settings.allow_unregistered_rows {
         return;
     }
-    if let Ok(mut known) = store.handlers(Some(consumer)).await {
-        let names: Vec<&str> = routes.names().collect();
-        known.iter_mut().for_each(|known| as_ours(known, &names));
-        let texts = rows_of_others(consumer, &names, &known, |old| Remedies::of(store, consumer, old, ""));
+    if let Ok(known) = store.handlers(Some(consumer)).await {
+        let texts = rows_of_others(consumer, &routes.ids(), &known, |old| Remedies::of(store, consumer, old, ""));
         texts.iter().filter(|(_, recently)| !recently).for_each(|(text, _)| tracing::warn!("{text}"));
     }
 }

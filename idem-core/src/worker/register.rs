@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::registry::{Facts, Registered};
 use crate::routes::{Route, RouteCall, Routes};
 use crate::runtime::Settings;
-use crate::store::{HandlerId, HandlerMark, KnownHandler, OutboxId, Remedies, SEEN_RECENTLY, StoreError, as_ours};
+use crate::store::{HandlerId, HandlerMark, KnownHandler, OutboxId, Remedies, SEEN_RECENTLY, StoreError};
 use crate::telemetry::Meters;
 use crate::{Error, Store};
 
@@ -50,9 +50,8 @@ pub(super) async fn register<S: Store>(
     if !calling.is_empty() {
         store.mark(&calling, HandlerMark::Calls).await.map_err(failed)?;
     }
-    let mut known = store.handlers(Some(consumer)).await.map_err(failed)?;
-    known.iter_mut().for_each(|known| as_ours(known, &names));
-    check_known(consumer, store, &facts, settings, &known)?;
+    let known = store.handlers(Some(consumer)).await.map_err(failed)?;
+    check_known(consumer, store, (ids, &facts), settings, &known)?;
     let of = |id: &HandlerId| known.iter().find(|known| known.id == *id);
     let outbox = match facts.iter().any(|handler| handler.stages) {
         true => Some(store.register_outbox(consumer).await?),
@@ -128,22 +127,21 @@ fn apart(consumer: &str, names: &[&str], ids: &[HandlerId]) -> Result<(), Error>
 fn check_known<S: Store>(
     consumer: &str,
     store: &S,
-    handlers: &[&Facts],
+    (ids, handlers): (&[HandlerId], &[&Facts]),
     settings: &Settings,
     known: &[KnownHandler],
 ) -> Result<(), Error> {
-    let names: Vec<&str> = handlers.iter().map(|handler| handler.name).collect();
     let reports_rows = !settings.allow_unregistered_rows;
     let mut refused = Ok(());
     if reports_rows {
-        for (text, recently) in rows_of_others(consumer, &names, known, |old| Remedies::of(store, consumer, old, "")) {
+        for (text, recently) in rows_of_others(consumer, ids, known, |old| Remedies::of(store, consumer, old, "")) {
             match recently {
                 true => tracing::warn!("{text}"),
                 false => refused = refused.and(Err(Error::Config(text))),
             }
         }
     }
-    let ours: Vec<_> = handlers.iter().map(|handler| (handler.name, handler.is_natural)).collect();
+    let ours: Vec<_> = ids.iter().copied().zip(handlers.iter().map(|handler| handler.is_natural)).collect();
     for text in renamed(consumer, &ours, known, reports_rows) {
         tracing::warn!("{text}");
     }
@@ -156,23 +154,22 @@ fn failed(consumer: &str, fault: StoreError) -> Error {
 
 /// Returns a text for each handler with rows that this worker does not have, and whether a worker has had it within a day. If
 /// none has, possibly no worker will ever run the rows, and this one must not start. Otherwise the handler belongs to another
-/// worker, or to a release that was rolled back: those rows only cause a warning. `names`: the handlers of this worker.
+/// worker, or to a release that was rolled back: those rows only cause a warning. `ours`: the handlers of this worker.
 pub(super) fn rows_of_others(
     consumer: &str,
-    names: &[&str],
+    ours: &[HandlerId],
     known: &[KnownHandler],
-    cures: impl Fn(&str) -> Remedies,
+    remedies: impl Fn(&str) -> Remedies,
 ) -> Vec<(String, bool)> {
     // The empty name stands for no handler, and every worker has it.
-    let strange = |known: &&KnownHandler| !known.name.is_empty() && !names.contains(&known.name.as_str());
-    let text = |known: &KnownHandler| {
-        let (KnownHandler { name: handler, seen, .. }, Remedies { part, dead_letter, .. }) =
-            (known, cures(&known.name));
+    let strange = |known: &&KnownHandler| known.has_rows && !known.name.is_empty() && !ours.contains(&known.id);
+    let text = |KnownHandler { name: handler, seen, .. }: &KnownHandler| {
+        let Remedies { part, dead_letter, .. } = remedies(handler);
         let recently = *seen <= SEEN_RECENTLY;
-        let seen = if recently {
-            format!("and which a worker had {} ago: they wait for that one", ago(*seen))
-        } else {
-            format!("and which no worker has had for {}: the rows will not run", ago(*seen))
+        let ago = ago(*seen);
+        let seen = match recently {
+            true => format!("and which a worker had {ago} ago: they wait for that one"),
+            false => format!("and which no worker has had for {ago}: the rows will not run"),
         };
         let text = format!(
             "the inbox has rows of {consumer:?} for the handler {handler:?}, which this worker does not have, {seen}. If a \
@@ -185,7 +182,7 @@ pub(super) fn rows_of_others(
         );
         (text, recently)
     };
-    known.iter().filter(|known| known.has_rows).filter(strange).map(text).collect()
+    known.iter().filter(strange).map(text).collect()
 }
 
 /// Formats a duration, from two minutes on without its seconds.
@@ -196,17 +193,19 @@ fn ago(time: Duration) -> String {
 
 /// Returns a warning for each handler that this worker lacks and that has claims, if a handler of this worker has no
 /// history and needs claims. It is no error, and names none of this worker's handlers: handlers are also
-/// removed, added, and divided among workers. `ours`: the names of the handlers, and whether they are natural, and so need no
+/// removed, added, and divided among workers. `ours`: the handlers of this worker, and whether they are natural, and so need no
 /// claims. `reports_rows`: those with rows have been reported.
 ///
 /// Claims that were pruned do not count: a copy that old is new under the old name, too. So a handler that was removed
 /// causes no warning after its retention.
-fn renamed(consumer: &str, ours: &[(&str, bool)], known: &[KnownHandler], reports_rows: bool) -> Vec<String> {
-    let is_ours = |old: &&KnownHandler| ours.iter().any(|(name, _)| *name == old.name);
-    let is_reported = |old: &&KnownHandler| reports_rows && old.has_rows;
-    let is_new = |(name, _): &&(&str, bool)| !known.iter().any(|known| known.has_processed && known.name == *name);
-    let is_needed =
-        |old: &&KnownHandler| old.has_claims && ours.iter().filter(is_new).any(|(_, is_natural)| !is_natural);
+fn renamed(consumer: &str, ours: &[(HandlerId, bool)], known: &[KnownHandler], reports_rows: bool) -> Vec<String> {
+    let has_history = |id: HandlerId| known.iter().any(|known| known.has_processed && known.id == id);
+    if ours.iter().all(|(id, is_natural)| *is_natural || has_history(*id)) {
+        return Vec::new();
+    }
+    let is_ours = |old: &KnownHandler| ours.iter().any(|(id, _)| *id == old.id);
+    let is_reported = |old: &KnownHandler| reports_rows && old.has_rows;
+    let missing = known.iter().filter(|old| old.has_claims && !is_ours(old) && !is_reported(old));
     let text = |KnownHandler { name: handler, seen, .. }: &KnownHandler| {
         format!(
             "{consumer:?} has claims of the handler {handler:?}, which this worker does not have and which a worker had {} ago. \
@@ -217,7 +216,6 @@ fn renamed(consumer: &str, ours: &[(&str, bool)], known: &[KnownHandler], report
             ago(*seen),
         )
     };
-    let missing = known.iter().filter(|old| !is_ours(old) && !is_reported(old) && is_needed(old));
     missing.map(text).collect()
 }
 
@@ -230,9 +228,14 @@ mod tests {
         Remedies { part: cure("PART"), dead_letter: cure("BURY"), ..Remedies::default() }
     }
 
+    /// The names of these tests differ in their length.
+    fn id(name: &str) -> HandlerId {
+        HandlerId(name.len() as i32)
+    }
+
     fn known(name: &str, seen: Duration) -> KnownHandler {
         KnownHandler {
-            id: HandlerId(1),
+            id: id(name),
             consumer: "billing".to_owned(),
             name: name.to_owned(),
             formerly: Vec::new(),
@@ -250,7 +253,7 @@ mod tests {
     }
 
     fn texts(known: &[KnownHandler]) -> Vec<(String, bool)> {
-        rows_of_others("billing", &["orders", "invoices"], known, cures)
+        rows_of_others("billing", &[id("orders"), id("invoices")], known, cures)
     }
 
     const LATE: Duration = SEEN_RECENTLY.saturating_add(Duration::from_secs(1));
@@ -288,8 +291,8 @@ mod tests {
         KnownHandler { has_claims, has_processed: true, ..known(handler, Duration::from_secs(180)) }
     }
 
-    fn ours(name: &str) -> (&str, bool) {
-        (name, false)
+    fn ours(name: &str) -> (HandlerId, bool) {
+        (id(name), false)
     }
 
     #[test]
@@ -305,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_natural_handler_needs_no_claims_of_another_one() {
-        let ours = [ours("orders"), ("invoices", true)];
+        let ours = [ours("orders"), (id("invoices"), true)];
         let texts = renamed("billing", &ours, &[history("orders", true), history("refunds", true)], true);
         assert_eq!(texts, Vec::<String>::new());
     }
