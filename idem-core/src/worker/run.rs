@@ -71,7 +71,8 @@ async fn start<S: Store, Src: Source>(
 ) -> Result<Option<Tasks<S, Src>>, Error> {
     let handlers: Vec<&Facts> = parts.handlers.iter().map(|handler| handler.facts()).collect();
     parts.settings.check(&parts.consumer)?;
-    fitness::distinct(&handlers, &parts.settings)?;
+    fitness::distinct(&handlers)?;
+    fitness::apart(&handlers, &parts.settings)?;
     fitness::routing(&handlers, &parts.source, &parts.settings)?;
     fitness::each(&handlers, &parts.source, &parts.settings)?;
     let connections = parts.store.facts().connections.add(parts.settings.connections());
