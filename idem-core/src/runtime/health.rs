@@ -186,8 +186,8 @@ impl Health {
 /// Pauses consumption if too many of the last deliveries had no handler, no key or no readable payload, and none of the
 /// others was processed or stored. In that case the worker's configuration is wrong, not the messages.
 pub(crate) struct KillSwitch {
-    /// The number of undeliverable messages, and the size of the window. `None` disables the limit.
-    limit: Option<(usize, usize)>,
+    /// The number of undeliverable messages, and the size of the window.
+    limit: (usize, usize),
     last: Mutex<VecDeque<Seen>>,
     health: Health,
 }
@@ -202,7 +202,7 @@ enum Seen {
 }
 
 impl KillSwitch {
-    pub(crate) fn new(limit: Option<(usize, usize)>, health: Health) -> Self {
+    pub(crate) fn new(limit: (usize, usize), health: Health) -> Self {
         Self { limit, last: Mutex::default(), health }
     }
 
@@ -213,7 +213,7 @@ impl KillSwitch {
 
     /// Records a delivery that became a dead letter because it was undeliverable.
     pub(crate) fn undeliverable(&self, reason: Reason, error: &str) {
-        let Some((limit, of)) = self.limit else { return };
+        let (limit, of) = self.limit;
         if !counts(reason) {
             return self.see(Seen::Other);
         }
@@ -248,10 +248,9 @@ impl KillSwitch {
     }
 
     fn see(&self, seen: Seen) {
-        let Some((_, of)) = self.limit else { return };
         let mut last = self.last.lock();
         last.push_back(seen);
-        if last.len() > of {
+        if last.len() > self.limit.1 {
             last.pop_front();
         }
     }
@@ -288,7 +287,7 @@ mod tests {
 
     fn kill_switch(limit: usize, of: usize) -> (KillSwitch, Health) {
         let health = Health::new();
-        (KillSwitch::new(Some((limit, of)), health.clone()), health)
+        (KillSwitch::new((limit, of), health.clone()), health)
     }
 
     fn undeliverable(kill_switch: &KillSwitch) {
