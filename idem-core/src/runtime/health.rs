@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -45,7 +44,6 @@ struct State {
     unrelayed: Mutex<Option<String>>,
     /// Why the source cannot be consumed although its broker answers.
     unsubscribed: Mutex<Option<String>>,
-    progress: Mutex<Instant>,
 }
 
 impl Health {
@@ -56,7 +54,6 @@ impl Health {
             paused: watch::Sender::new(None),
             unrelayed: Mutex::new(None),
             unsubscribed: Mutex::new(None),
-            progress: Mutex::new(Instant::now()),
         };
         Self([Arc::new(state)].into())
     }
@@ -163,23 +160,12 @@ impl Health {
         }
     }
 
-    /// Returns the time since a delivery or an inbox row last got its outcome, or since the worker was created if there
-    /// was none. A long time is not a problem by itself: the queue may be empty. Of several workers: the longest of
-    /// their times.
-    pub fn last_progress(&self) -> Duration {
-        self.0.iter().map(|state| state.progress.lock().elapsed()).max().unwrap_or_default()
-    }
-
     pub(crate) fn set_broker(&self, up: bool) {
         self.0.iter().for_each(|state| state.broker.store(up, Relaxed));
     }
 
     pub(crate) fn set_database(&self, up: bool) {
         self.0.iter().for_each(|state| state.database.store(up, Relaxed));
-    }
-
-    pub(crate) fn progress(&self) {
-        self.0.iter().for_each(|state| *state.progress.lock() = Instant::now());
     }
 }
 

@@ -59,7 +59,6 @@ impl<S: Store> Pipeline<S> {
     /// Reports the outcome to the metrics, the log and the observer. `route`: the handler, if one takes the delivery. `key`: the
     /// key of the message for this handler, if the message has one.
     pub(crate) fn emit(&self, route: Option<&Route<S>>, key: Option<&Key>, delivery: &Delivery, outcome: &Outcome) {
-        self.health.progress();
         route.map_or(&self.routes.nobody_meters, |route| &route.meters).count(outcome);
         if telemetry::is_heard() {
             Span::current().record("idem.outcome", outcome.as_str());
