@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use uuid::Uuid;
 
 use crate::registry::{Facts, Registered};
 use crate::routes::{Route, RouteCall, Routes};
@@ -52,27 +51,13 @@ pub(super) async fn register<S: Store>(
     }
     let known = store.handlers(Some(consumer)).await.map_err(failed)?;
     check_known(consumer, store, (ids, &facts), settings, &known)?;
-    let of = |id: &HandlerId| known.iter().find(|known| known.id == *id);
     let outbox = match facts.iter().any(|handler| handler.stages) {
         true => Some(store.register_outbox(consumer).await?),
         false => None,
     };
-    let route = |(id, handler): (&HandlerId, &Arc<dyn Registered<S>>)| {
-        Ok(Route {
-            id: *id,
-            retention: of(id).and_then(|known| known.retention),
-            meters: Meters::new(consumer, handler.facts().name),
-            timeout: handler.facts().limits.timeout.unwrap_or(settings.handler_timeout),
-            retry: handler.facts().limits.retry.unwrap_or(settings.retry),
-            is_unclaimed: handler.facts().is_natural && settings.is_unordered(),
-            is_local_only: handler.facts().limits.is_local_only,
-            external: call(handler.facts(), of(id).and_then(|known| known.namespace))?,
-            history: OnceCell::new_with(of(id).is_some_and(|known| known.has_processed).then_some(())),
-            handler: handler.clone(),
-        })
-    };
+    let route = |(id, handler): (&HandlerId, &Arc<dyn Registered<S>>)| route(consumer, settings, *id, handler, &known);
     let routes = Routes {
-        routes: ids.iter().zip(handlers).map(route).collect::<Result<_, Error>>()?,
+        routes: ids.iter().zip(handlers).map(route).collect::<Result<_, _>>()?,
         nobody: *nobody,
         nobody_meters: Meters::new(consumer, ""),
         route_by: settings.route_by.clone(),
@@ -81,12 +66,36 @@ pub(super) async fn register<S: Store>(
     Ok(Registration { routes, has_history: known.iter().any(|known| known.has_processed), outbox })
 }
 
-/// Returns the external call of a handler, if it makes one.
-fn call(handler: &Facts, namespace: Option<Uuid>) -> Result<Option<RouteCall>, Error> {
-    let Some(limits) = handler.external else { return Ok(None) };
-    let hidden = || format!("the table `call_namespaces` hides the row of the handler {:?}", handler.name);
-    let namespace = namespace.ok_or_else(|| Error::database("could not register a namespace of calls", hidden()))?;
-    Ok(Some(RouteCall { limits, namespace }))
+/// Returns a handler with its limits, and with what the database knows of it.
+fn route<S: Store>(
+    consumer: &str,
+    settings: &Settings,
+    id: HandlerId,
+    handler: &Arc<dyn Registered<S>>,
+    known: &[KnownHandler],
+) -> Result<Route<S>, Error> {
+    let facts = handler.facts();
+    let of = known.iter().find(|known| known.id == id);
+    let external = match (facts.external, of.and_then(|known| known.namespace)) {
+        (None, _) => None,
+        (Some(limits), Some(namespace)) => Some(RouteCall { limits, namespace }),
+        (Some(_), None) => {
+            let hidden = format!("the table `call_namespaces` hides the row of the handler {:?}", facts.name);
+            return Err(Error::database("could not register a namespace of calls", hidden));
+        }
+    };
+    Ok(Route {
+        id,
+        retention: of.and_then(|known| known.retention),
+        meters: Meters::new(consumer, facts.name),
+        timeout: facts.limits.timeout.unwrap_or(settings.handler_timeout),
+        retry: facts.limits.retry.unwrap_or(settings.retry),
+        is_unclaimed: facts.is_natural && settings.is_unordered(),
+        is_local_only: facts.limits.is_local_only,
+        external,
+        history: OnceCell::new_with(of.is_some_and(|known| known.has_processed).then_some(())),
+        handler: handler.clone(),
+    })
 }
 
 /// Lets handlers have the numbers of the names that they had before.
