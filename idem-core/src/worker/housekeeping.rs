@@ -8,7 +8,7 @@ use crate::runtime::{Pipeline, within};
 use crate::store::{HandlerMark, RELEASED_AT_ONCE, Remedies, StoreError};
 use crate::{Error, Lag, Store, telemetry};
 
-use super::register::rows_of_others;
+use super::register::{is_gone, rows_of_another};
 
 const READ_EVERY: Duration = Duration::from_secs(15);
 /// The same after a read that has failed.
@@ -119,9 +119,9 @@ async fn remind<S: Store>(pipeline: &Pipeline<S>) {
     if settings.allow_unregistered_rows {
         return;
     }
-    if let Ok(known) = store.handlers(Some(consumer)).await {
-        let texts = rows_of_others(consumer, &routes.ids(), &known, |old| Remedies::of(store, consumer, old, ""));
-        texts.iter().filter(|(_, recently)| !recently).for_each(|(text, _)| tracing::warn!("{text}"));
+    let (ours, known) = (routes.ids(), store.handlers(Some(consumer)).await.unwrap_or_default());
+    for old in known.iter().filter(|old| old.has_rows && is_gone(old) && !ours.contains(&old.id)) {
+        tracing::warn!("{}", rows_of_another(old, &Remedies::of(store, consumer, &old.name, "")));
     }
 }
 
