@@ -5,10 +5,10 @@ use std::time::Duration;
 use tracing::{Instrument, Span};
 
 use crate::run::Failure;
-use crate::runtime::{Ended, Pipeline, Wait, jittered, warn_of_refusal};
+use crate::runtime::{Ended, Pipeline, Wait, busy_wait, jittered, warn_of_refusal};
 use crate::store::{MAX_BREAKS, Row, RowResult};
 use crate::take_over::Entry;
-use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
+use crate::{Outcome, Reason, Store, telemetry};
 
 use super::parked::KeptFor;
 
@@ -96,7 +96,9 @@ impl<S: Store> Pipeline<S> {
     /// Records that the run lost its connection. No failure is charged, but a count detects a message that breaks its
     /// connection repeatedly. If the run had committed after all, its claim is dated.
     async fn broke(&self, row: &Row, error: &str) -> Option<Outcome> {
-        let (due, breaks) = (break_policy().wait(row.lost_connections + 1), row.lost_connections + 1);
+        let breaks = row.lost_connections + 1;
+        // Short at first, since the cause is mostly an outage.
+        let due = busy_wait(breaks as usize);
         match self.record_result(row, &RowResult::Broke { due, error: crate::error::clean(error) }, None).await {
             Ok(()) if breaks >= MAX_BREAKS => {
                 telemetry::tell(Some(row.id), row.attempts, Err(Reason::BrokeConnection), error);
@@ -180,10 +182,4 @@ impl<S: Store> Pipeline<S> {
         let failure = Failure { attempts: row.attempts, ..Failure::new(Err(Reason::Crashed), error) };
         self.report_row(row, async { Some(failure.logged(row.id)) }).await;
     }
-}
-
-/// Returns the delays after which a row that lost its connection runs again: short ones, since the cause is mostly an
-/// outage.
-fn break_policy() -> RetryPolicy {
-    RetryPolicy::new().min_delay(Duration::from_millis(100)).factor(2.0).max_delay(Duration::from_secs(10))
 }
