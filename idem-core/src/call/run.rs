@@ -22,7 +22,7 @@ use crate::{BoxError, Reason, Store};
 use super::result::unresolved;
 use super::step::{self, Step};
 
-/// How often it is told at most that calls begin too late.
+/// The minimum interval between two log lines about calls that begin too late.
 const TELLS_AFTER: Duration = Duration::from_secs(60);
 
 /// The reply of a call, or its error, and whether the call may have had an effect nevertheless.
@@ -127,7 +127,7 @@ impl<S: Store> Pipeline<S> {
             Err(NoJob::Unprepared) => {
                 drop(user_code);
                 running.end();
-                // For as long as the row is taken.
+                // The preparation may last for as long as the row is taken.
                 let left = limits.sends_for().saturating_sub(taken.elapsed());
                 let turn = self.turn_to_prepare(row);
                 return Err(match self.prepare(turn, route, &row.delivery, Some(left)).await {
@@ -190,7 +190,7 @@ async fn reply(limits: &CallLimits, mut calling: Calling, taken: Instant, stop: 
                  almost over"
             )),
         },
-        // It comes behind the call, which may have used up what tokio allows a task in one turn.
+        // The timer is polled behind the call, which may have used up what tokio allows a task in one turn.
         () = unconstrained(tokio::time::sleep(*timeout)) => {
             unknown(format!("the call `{name}` exceeded its timeout of {timeout:?}"))
         }

@@ -15,7 +15,7 @@ use super::parked::KeptFor;
 /// When a row runs again that has to wait for another transaction.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// The same for one of whose statements idem got no answer.
+/// When a row runs again for one of whose statements idem got no answer.
 const UNANSWERED: Duration = Duration::from_millis(100);
 
 /// When a row is tried again that the database refuses, or that is left to another version of the service: an operator has to do
@@ -83,7 +83,7 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Outcome, Ended> {
         let Some(left_by) = &failure.left_by else {
             self.record_result(row, &failure.result(), tries).await?;
-            // One that can never run has counted no attempt of its own.
+            // A failure of a message that can never run has counted no attempt.
             let attempts = failure.attempts.max(row.attempts);
             return Ok(Failure { attempts, ..failure.clone() }.logged(row.id));
         };

@@ -10,8 +10,9 @@ use crate::{Error, Lag, Store, telemetry};
 
 use super::register::{is_gone, rows_of_another};
 
+/// How often the gauges are read.
 const READ_EVERY: Duration = Duration::from_secs(15);
-/// The same after a read that has failed.
+/// When the gauges are read again after a read that has failed.
 const SELDOM: Duration = Duration::from_secs(60);
 /// How long reading the gauges may take. This is shorter than any store's timeout for its own statements, so that a
 /// slow count costs one connection and is not mistaken for an outage.
@@ -77,7 +78,7 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
             Ok(claims) if claims > 0 => tracing::debug!(claims, "old claims are pruned"),
             Ok(_) => {}
             Err(fault @ StoreError::ConnectionLost(_)) => pipeline.outage.report(&fault),
-            // Also if the database refuses it: messages may work, and find out by themselves if they do not.
+            // A database that refuses to prune may take messages; if it does not, they find out by themselves.
             Err(fault) => tracing::debug!(error = %fault, "pruning failed; it is retried later"),
         }
     }
@@ -89,7 +90,7 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
 ///
 /// If handlers are not in the database any more, it ends the worker: a start registers them, under the numbers that they had.
 ///
-/// Nothing depends on it until a day has passed, so its failure is not an outage.
+/// No message depends on it, so its failure is not an outage.
 pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
     let (handlers, consumer) = (pipeline.routes.ids(), &pipeline.consumer);
     for minute in 0_u64.. {
@@ -127,7 +128,7 @@ async fn remind<S: Store>(pipeline: &Pipeline<S>) {
 
 /// Lets messages run that another version of the service has stored for an external call, if no call has begun for them: this
 /// version does without the call. Warns of messages whose call may have begun, which only the other version can complete.
-/// Its failure is not an outage: the next hour it is repeated.
+/// A failure is not an outage: in the next hour this is repeated.
 async fn release_calls<S: Store>(pipeline: &Pipeline<S>) {
     let routes = pipeline.routes.routes.iter().filter(|route| route.external.is_none());
     let handlers: Vec<_> = routes.map(|route| route.id).collect();

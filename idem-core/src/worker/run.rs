@@ -127,7 +127,7 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
         version = env!("CARGO_PKG_VERSION"),
         "the worker has started"
     );
-    // As the profile of the program says, for its dependencies too.
+    // The profile of the program decides this for its dependencies too.
     if cfg!(panic = "abort") {
         tracing::warn!(
             consumer,
@@ -243,9 +243,9 @@ async fn drain<S: Store, Src: Source>(
     pipeline.health.set_broker(false);
     pipeline.lag.send_replace(None);
     let ended = if early.is_some() { early } else { tasks.receiving.join_next().await };
-    // Only now: what was received last would otherwise find the queues closed, and wait for the end of the source.
+    // Closed earlier, the queues would refuse what was received last, which would then wait for the end of the source.
     tasks.queues.close();
-    // Otherwise the runtime is shutting down.
+    // If the task was cancelled, the runtime is shutting down.
     let Some(Ok(mut source)) = ended else { return Ok(()) };
     let end = Instant::now() + pipeline.settings.shutdown_timeout;
     if pipeline.settings.is_unordered() {
@@ -274,7 +274,7 @@ async fn give_back<S: Store, Src: Source>(
     let waiting = queues.iter().flat_map(|queue| iter::from_fn(move || queue.try_recv().ok()));
     let live = waiting.filter(|arrival| arrival.acker.is_live());
     let released = join_all(live.map(|arrival| pipeline.release(arrival.acker)));
-    // Those that are not released in time go back when the source is closed, or when the broker has waited for long enough.
+    // Deliveries that are not released in time go back when the source is closed, or when the broker has waited for long enough.
     let _ = timeout_at(end, pipeline.defect.task("release of deliveries", released)).await;
 }
 
