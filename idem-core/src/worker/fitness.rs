@@ -10,9 +10,12 @@ use crate::routes::RouteBy;
 use crate::runtime::Settings;
 use crate::{Error, Source, subject};
 
-/// Checks each handler by itself: that it can run, that its key can be computed, and that its external call can be made and
-/// repeated. Otherwise every message would become a dead letter.
-pub(super) fn each(handlers: &[&Facts], source: &impl Source, settings: &Settings) -> Result<(), Error> {
+/// Checks the handlers of a worker together, and then each by itself: that it can run, that its key can be computed, and that its
+/// external call can be made and repeated. Otherwise every message would become a dead letter.
+pub(super) fn check(handlers: &[&Facts], source: &impl Source, settings: &Settings) -> Result<(), Error> {
+    distinct(handlers)?;
+    apart(handlers, settings)?;
+    routing(handlers, source, settings)?;
     handlers.iter().try_for_each(|handler| match flaw(handler, source, settings) {
         None => Ok(()),
         Some(flaw) => Err(Error::Config(format!("the handler {:?} {flaw}", handler.name))),
@@ -71,7 +74,7 @@ fn first<'a>(flaws: &[(bool, &'a str)]) -> Option<&'a str> {
 }
 
 /// Checks that no two handlers have or had the same name: they would share their claims.
-pub(super) fn distinct(handlers: &[&Facts]) -> Result<(), Error> {
+fn distinct(handlers: &[&Facts]) -> Result<(), Error> {
     let mut names = HashMap::new();
     for (at, handler) in handlers.iter().enumerate() {
         for name in handler.formerly.iter().chain([&handler.name]) {
@@ -88,7 +91,7 @@ pub(super) fn distinct(handlers: &[&Facts]) -> Result<(), Error> {
 
 /// Checks that no two handlers take the same messages. For that they need [`fan_out`](crate::Worker::fan_out): it changes how
 /// their messages are taken, which must not happen by accident.
-pub(super) fn apart(handlers: &[&Facts], settings: &Settings) -> Result<(), Error> {
+fn apart(handlers: &[&Facts], settings: &Settings) -> Result<(), Error> {
     let takers: Vec<_> = handlers.iter().filter(|handler| !handler.limits.is_local_only && !settings.fan_out).collect();
     for (at, handler) in takers.iter().enumerate() {
         for earlier in &takers[..at] {
@@ -117,7 +120,7 @@ pub(super) fn apart(handlers: &[&Facts], settings: &Settings) -> Result<(), Erro
 
 /// Checks that the source has that by which handlers are chosen. Otherwise no message would reach a handler that names an event
 /// or a pattern.
-pub(super) fn routing(handlers: &[&Facts], source: &impl Source, settings: &Settings) -> Result<(), Error> {
+fn routing(handlers: &[&Facts], source: &impl Source, settings: &Settings) -> Result<(), Error> {
     let mut takers = handlers.iter().filter(|handler| !handler.limits.is_local_only);
     let named = takers.find_map(|handler| Some((handler.name, handler.event?)));
     let (needs, lacks, cure) = match (&settings.route_by, named) {

@@ -71,10 +71,7 @@ async fn start<S: Store, Src: Source>(
 ) -> Result<Option<Tasks<S, Src>>, Error> {
     let handlers: Vec<&Facts> = parts.handlers.iter().map(|handler| handler.facts()).collect();
     parts.settings.check(&parts.consumer)?;
-    fitness::distinct(&handlers)?;
-    fitness::apart(&handlers, &parts.settings)?;
-    fitness::routing(&handlers, &parts.source, &parts.settings)?;
-    fitness::each(&handlers, &parts.source, &parts.settings)?;
+    fitness::check(&handlers, &parts.source, &parts.settings)?;
     let connections = parts.store.facts().connections.add(parts.settings.connections());
     let Registration { routes, has_history, outbox } =
         register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
