@@ -35,7 +35,6 @@ pub(crate) struct Settings {
     /// Whether several handlers may take one delivery.
     pub(crate) fan_out: bool,
     pub(crate) cloud_events: bool,
-    pub(crate) allow_unregistered_rows: bool,
     /// Consumption pauses if this many of so many last deliveries are undeliverable.
     pub(crate) undeliverable_limit: (usize, usize),
     /// How many messages of the outbox may wait to be published.
@@ -67,7 +66,6 @@ impl Default for Settings {
             route_by: RouteBy::EventType,
             fan_out: false,
             cloud_events: false,
-            allow_unregistered_rows: false,
             undeliverable_limit: (50, 100),
             backlog: None,
             relay_patience: Duration::from_secs(60),

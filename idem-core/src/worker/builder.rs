@@ -78,7 +78,7 @@ impl<S: Store, Src: Source> Worker<S, Src> {
     /// Give each service its own name, even if services share a database. Do the same for two workers with different
     /// handlers. Two workers with one name on one queue receive each other's messages and dead-letter them (`unknown
     /// type`). On two queues, each still has rows in the inbox that the other cannot run. A worker warns of such rows
-    /// when it starts. It refuses to start if no worker has had their handler for a day
+    /// when it starts, and each hour of those that have waited for a day. It refuses to start if no worker has had their handler for a day
     /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)), because then probably no worker will ever run them.
     pub fn new(consumer: impl Into<String>, store: S, source: Src) -> Self {
         let parts = Parts {

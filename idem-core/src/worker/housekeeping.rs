@@ -116,10 +116,7 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
 
 /// Warns of rows in the inbox that no worker has run for a day.
 async fn remind<S: Store>(pipeline: &Pipeline<S>) {
-    let Pipeline { consumer, store, routes, settings, .. } = pipeline;
-    if settings.allow_unregistered_rows {
-        return;
-    }
+    let Pipeline { consumer, store, routes, .. } = pipeline;
     let (ours, known) = (routes.ids(), store.handlers(Some(consumer)).await.unwrap_or_default());
     for old in known.iter().filter(|old| old.has_rows && is_gone(old) && !ours.contains(&old.id)) {
         tracing::warn!("{}", rows_of_another(old, &Remedies::of(store, consumer, &old.name, "")));

@@ -145,23 +145,6 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self.set(|settings| settings.fan_out = true)
     }
 
-    /// Starts without a check for inbox rows of handlers that this worker does not have. The rows stay in the inbox.
-    ///
-    /// Without this option, the worker warns of such rows when it starts if a worker of this consumer had their handler
-    /// within a day ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)), and refuses to start if none had. Both messages
-    /// name each remedy. If rows become unregistered while the worker runs, it warns within an hour.
-    ///
-    /// ```
-    /// # use idem_core::{Source, Store, Worker};
-    /// # fn add<S: Store>(store: S, orders: impl Source) {
-    /// // The dead letters of a handler that was removed are kept until somebody has looked at them.
-    /// let worker = Worker::new("billing", store, orders).allow_unregistered_rows();
-    /// # }
-    /// ```
-    pub fn allow_unregistered_rows(self) -> Self {
-        self.set(|settings| settings.allow_unregistered_rows = true)
-    }
-
     /// The kill switch: pauses consumption if `limit` of the last `of` deliveries became dead letters because no
     /// handler could be called for them (`no key`, `unknown type`, `undecodable`), and none of the others was processed
     /// or stored; 50 of 100 by default. A wrong header name or codec makes a dead letter of every message, and would

@@ -52,7 +52,7 @@ pub(super) async fn register<S: Store>(
     let known = store.handlers(Some(consumer)).await.map_err(failed)?;
     let ours: Vec<_> = ids.iter().zip(&facts).map(|(id, handler)| (*id, handler.is_natural)).collect();
     let remedies = |old: &str| Remedies::of(store, consumer, old, "");
-    let (refused, warned) = left_by_others(&ours, &known, !settings.allow_unregistered_rows, remedies);
+    let (refused, warned) = left_by_others(&ours, &known, remedies);
     warned.iter().for_each(|text| tracing::warn!("{text}"));
     if let Some(text) = refused.into_iter().next() {
         return Err(Error::Config(text));
@@ -154,7 +154,6 @@ fn failed(consumer: &str, fault: StoreError) -> Error {
 fn left_by_others(
     ours: &[(HandlerId, bool)],
     known: &[KnownHandler],
-    reports_rows: bool,
     remedies: impl Fn(&str) -> Remedies,
 ) -> (Vec<String>, Vec<String>) {
     let has_history = |id: HandlerId| known.iter().any(|known| known.has_processed && known.id == id);
@@ -162,7 +161,7 @@ fn left_by_others(
     let (mut refused, mut warned) = (Vec::new(), Vec::new());
     for old in known.iter().filter(|old| ours.iter().all(|(id, _)| *id != old.id)) {
         // The empty name stands for no handler, and every worker has it.
-        if reports_rows && old.has_rows && !old.name.is_empty() {
+        if old.has_rows && !old.name.is_empty() {
             let text = rows_of_another(old, &remedies(&old.name));
             if is_gone(old) { refused.push(text) } else { warned.push(text) }
         } else if old.has_claims && has_new {
@@ -191,8 +190,8 @@ pub(super) fn rows_of_another(known: &KnownHandler, remedies: &Remedies) -> Stri
          the old one too, `#[idempotent(formerly = {name:?})]`. If another service or worker has the handler, give each \
          its own consumer name, stop its workers, and move the handler with its claims: {part}. If the rows are not needed, \
          turn the scheduled ones into dead letters: {dead_letter}; then discard them, `Inbox::list` with \
-         `Filter::new().handler({name:?})` and `Inbox::discard`. To leave them where they are, start with \
-         `.allow_unregistered_rows()`"
+         `Filter::new().handler({name:?})` and `Inbox::discard`. To keep dead letters of a handler that is gone, move it in \
+         the same way to a consumer name that no worker has"
     )
 }
 
@@ -250,7 +249,7 @@ mod tests {
 
     /// Of a worker with two handlers.
     fn left(known: &[KnownHandler]) -> (Vec<String>, Vec<String>) {
-        left_by_others(&[(id("orders"), false), (id("invoices"), false)], known, true, remedies)
+        left_by_others(&[(id("orders"), false), (id("invoices"), false)], known, remedies)
     }
 
     const LATE: Duration = SEEN_RECENTLY.saturating_add(Duration::from_secs(1));
@@ -268,7 +267,7 @@ mod tests {
             "formerly = \"refunds\"",
             "PART refunds",
             "BURY refunds",
-            "allow_unregistered_rows",
+            "keep dead letters",
         ] {
             assert!(text.contains(part), "{part:?} is not in {text:?}");
         }
@@ -301,7 +300,7 @@ mod tests {
     #[test]
     fn a_natural_handler_needs_no_claims_of_another_one() {
         let (ours, known) = ([(id("orders"), false), (id("invoices"), true)], ["orders", "refunds"]);
-        let left = left_by_others(&ours, &known.map(|name| history(name, true)), true, remedies);
+        let left = left_by_others(&ours, &known.map(|name| history(name, true)), remedies);
         assert_eq!(left, (Vec::new(), Vec::new()));
     }
 

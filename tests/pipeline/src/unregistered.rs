@@ -92,7 +92,7 @@ pub async fn rows_of_an_unknown_handler_refuse_the_start_with_each_cure<W: World
     let refused = line.start().refused().await;
     let cures = Remedies::of(&line.store, "billing", "refunds", "orders");
     let named =
-        ["\"billing\"", "\"refunds\"", "1 day", "formerly = \"refunds\"", "allow_unregistered_rows", "Inbox::discard"];
+        ["\"billing\"", "\"refunds\"", "1 day", "formerly = \"refunds\"", "keep dead letters", "Inbox::discard"];
     for cure in named.into_iter().chain([&*cures.part, &cures.dead_letter]) {
         assert!(refused.contains(cure), "{cure:?} is not in {refused:?}");
     }
