@@ -20,7 +20,7 @@ const COUNT: Duration = Duration::from_secs(5);
 const PRUNE: Duration = Duration::from_secs(60);
 /// How often a worker records that its handlers are alive.
 const SEEN: Duration = Duration::from_secs(60);
-/// How many of these intervals pass between two checks for rows that no worker runs, or not for long.
+/// How many of these intervals pass between two looks for rows that no worker of this version runs.
 const REMIND: u64 = 60;
 
 /// Reads the inbox counts for the gauges, until the future is dropped. No message depends on the gauges, so their
@@ -85,8 +85,8 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
 }
 
 /// Records that the worker's handlers are alive, until the future is dropped, so that other workers of this consumer leave their
-/// rows to them. Once an hour it checks for rows that no worker runs; otherwise only a start would report them. At the
-/// start and once an hour it lets messages run that another version has stored for an external call.
+/// rows to them. Once an hour, and at the start, it reports rows that no worker runs, and lets messages run that another version
+/// has stored for an external call.
 ///
 /// If handlers are not in the database any more, it ends the worker: a start registers them, under the numbers that they had.
 ///
