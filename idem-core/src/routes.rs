@@ -169,11 +169,6 @@ impl<S: Store> Routes<S> {
         self.routes.iter().find(|route| route.id == id)
     }
 
-    /// The names of all handlers.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.routes.iter().map(|route| route.handler.facts().name)
-    }
-
     /// Returns the handler with this name.
     pub(crate) fn named(&self, name: &str) -> Option<&Route<S>> {
         self.routes.iter().find(|route| route.handler.facts().name == name)

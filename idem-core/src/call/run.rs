@@ -14,6 +14,7 @@ use crate::caught::dropped;
 use crate::external::{CallError, CallLimits, CallReply, Calling, Doubt};
 use crate::panic_text::panic_text;
 use crate::registry::{NoJob, Undeliverable};
+use crate::routes::Route;
 use crate::runtime::{Permit, Pipeline, Running};
 use crate::store::{CallResult, Row, called_for};
 use crate::{BoxError, Reason, Store};
@@ -21,8 +22,11 @@ use crate::{BoxError, Reason, Store};
 use super::result::unresolved;
 use super::step::{self, Step};
 
-/// How often it is told at most that calls begin too late.
+/// The minimum interval between two log lines about calls that begin too late.
 const TELLS_AFTER: Duration = Duration::from_secs(60);
+
+/// The reply of a call, or its error, and whether the call may have had an effect nevertheless.
+type Replied = Result<CallReply, (Doubt, BoxError)>;
 
 impl<S: Store> Pipeline<S> {
     /// Makes the call of a taken row, or asks what became of it, and records the result. In every case a result is recorded, or
@@ -73,34 +77,10 @@ impl<S: Store> Pipeline<S> {
                 }
                 Step::Dead(reason) => return Some(CallResult::dead(reason, why_dead(limits, row, reason))),
             };
-            let Some(user_code) = running.user_code() else { return given_back(Duration::ZERO) };
-            // Decodes the message, and extracts the parameters.
-            let fits = self.limit(&row.delivery).map_err(NoJob::from);
-            let begun = fits.and_then(|()| route.handler.begin_call(&row.delivery, &row.identity.key, asks));
-            let replied = match begun {
-                Ok(Ok(calling)) => Ok(reply(limits, calling, taken, &self.stop).await),
-                // Nothing was sent.
-                Ok(Err(error)) => Ok(Some(Err((Doubt::NotDone, error)))),
-                Err(unsent) => Err(unsent),
-            };
-            drop(user_code);
-            let replied = match replied {
-                Ok(Some(replied)) => replied,
-                // The end of the worker has cut it off. No attempt is charged.
-                Ok(None) => return Some(CallResult { in_doubt: !asks, ..CallResult::given_back(Duration::ZERO) }),
-                Err(NoJob::Undeliverable(Undeliverable { reason, error })) => {
-                    return Some(CallResult { is_unused, ..CallResult::dead(reason, error) });
-                }
-                Err(NoJob::Unprepared) => {
-                    running.end();
-                    // For as long as the row is taken.
-                    let left = limits.sends_for().saturating_sub(taken.elapsed());
-                    let turn = self.turn_to_prepare(row);
-                    return match self.prepare(turn, route, &row.delivery, Some(left)).await {
-                        Ok(due) => given_back(due),
-                        Err(error) => Some(CallResult { is_unused, ..CallResult::dead(Reason::Undecodable, error) }),
-                    };
-                }
+            let replied = match self.send(running, (route, limits), row, asks, taken).await {
+                Ok(replied) => replied,
+                // A call that was cut off may have been sent.
+                Err(ended) => return Some(CallResult { is_unused: is_unused && !ended.in_doubt, ..ended }),
             };
             return match replied {
                 Ok(CallReply::Answer(Ok(answer))) => Some(self.answered(answer)),
@@ -122,6 +102,44 @@ impl<S: Store> Pipeline<S> {
                 }
             };
         }
+    }
+
+    /// Sends the request of a call, or of a question, and returns the reply.
+    ///
+    /// # Errors
+    /// The result of a row for which nothing was sent, or for which the end of the worker has cut the call off.
+    async fn send(
+        &self,
+        running: &Running,
+        (route, limits): (&Route<S>, &CallLimits),
+        row: &Row,
+        asks: bool,
+        taken: Instant,
+    ) -> Result<Replied, CallResult> {
+        let given_back = CallResult::given_back(Duration::ZERO);
+        let Some(user_code) = running.user_code() else { return Err(given_back) };
+        // Decodes the message, and extracts the parameters.
+        let fits = self.limit(&row.delivery).map_err(NoJob::from);
+        let calling = match fits.and_then(|()| route.handler.begin_call(&row.delivery, &row.identity.key, asks)) {
+            Ok(Ok(calling)) => calling,
+            Ok(Err(error)) => return Ok(Err((Doubt::NotDone, error))),
+            Err(NoJob::Undeliverable(Undeliverable { reason, error })) => return Err(CallResult::dead(reason, error)),
+            Err(NoJob::Unprepared) => {
+                drop(user_code);
+                running.end();
+                // The preparation may last for as long as the row is taken.
+                let left = limits.sends_for().saturating_sub(taken.elapsed());
+                let turn = self.turn_to_prepare(row);
+                return Err(match self.prepare(turn, route, &row.delivery, Some(left)).await {
+                    Ok(due) => CallResult::given_back(due),
+                    Err(error) => CallResult::dead(Reason::Undecodable, error),
+                });
+            }
+        };
+        let replied = reply(limits, calling, taken, &self.stop).await;
+        drop(user_code);
+        // No attempt is charged to a call that was cut off.
+        replied.ok_or(CallResult { in_doubt: !asks, ..given_back })
     }
 
     /// Dates the call of a row anew, because the provider knows of none under its key: the life of the key begins with the first
@@ -158,12 +176,7 @@ fn why_dead(limits: &CallLimits, row: &Row, reason: Reason) -> String {
 /// Waits for the reply of a call, or of the question what became of one, within its timeout and the lease of its row. A
 /// call that is late because its process did not run is dropped without another poll, which might send. Here panics of
 /// calls are caught. Returns `None` if the worker stops first.
-async fn reply(
-    limits: &CallLimits,
-    mut calling: Calling,
-    taken: Instant,
-    stop: &CancellationToken,
-) -> Option<Result<CallReply, (Doubt, BoxError)>> {
+async fn reply(limits: &CallLimits, mut calling: Calling, taken: Instant, stop: &CancellationToken) -> Option<Replied> {
     let CallLimits { name, timeout, .. } = limits;
     let may_send = || taken.elapsed() < limits.sends_for();
     let unknown = |error: String| Some(Err((Doubt::Unknown, BoxError::from(error))));
@@ -177,7 +190,7 @@ async fn reply(
                  almost over"
             )),
         },
-        // It comes behind the call, which may have used up what tokio allows a task in one turn.
+        // The timer is polled behind the call, which may have used up what tokio allows a task in one turn.
         () = unconstrained(tokio::time::sleep(*timeout)) => {
             unknown(format!("the call `{name}` exceeded its timeout of {timeout:?}"))
         }

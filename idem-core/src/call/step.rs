@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::Reason;
 use crate::external::CallLimits;
 
-/// How often a call may begin without a result before its message is a dead letter, `crashed`. It counts more than the starts
-/// of a handler, because calls run beside each other, and most ends of a process in one are deployments.
+/// How often a call may begin without a result before its message is a dead letter, `crashed`. More are allowed than starts of
+/// a handler, because calls run concurrently, and most processes that end during a call end for a deployment.
 const MAX_CALLS: u32 = 10;
 
 /// What follows for a row that was taken.
@@ -15,7 +15,7 @@ pub(super) enum Step {
     Call,
     /// Ask the provider what became of the calls under this key.
     Ask,
-    /// Ask it after this time.
+    /// Ask the provider after this time.
     Wait(Duration),
     /// There is no time left in the lease: a call could still be under way when another worker begins one.
     GiveBack,

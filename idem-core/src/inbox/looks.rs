@@ -25,7 +25,7 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// Nothing was searched yet. `poll`: how often that is done.
+    /// No row was searched yet. `poll`: how often rows are searched.
     pub(crate) fn new(poll: Duration) -> Self {
         Self { poll, all: None, left: None }
     }

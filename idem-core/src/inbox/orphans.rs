@@ -16,9 +16,9 @@ const LOOK: Duration = Duration::from_secs(1);
 impl<S: Store> Runner<S> {
     /// Runs orphaned rows of this kind, one after another. Returns whether one was run: then more may be due.
     ///
-    /// Those beside which direct deliveries go on share one quiet period of the inbox, as many as fit into it. If a row
-    /// runs for long, they let others start, and try again later. One that has the process to itself releases it as soon
-    /// as its outcome is written. `ordinary`: other rows are due.
+    /// Orphaned rows that run while direct deliveries go on share one quiet period of the inbox, as many as fit into it. If a row
+    /// runs for long, orphaned rows let others start, and try again later. A row that has the process to itself releases it as
+    /// soon as its outcome is written. `ordinary`: other rows are due.
     pub(super) async fn orphans(&mut self, kind: RowKind, ordinary: bool) -> Result<bool, StoreError> {
         let (locks, lease) = (&self.pipeline.isolation_lock, self.pipeline.settings.lease);
         if locks.is_early(kind, ordinary) {
@@ -80,7 +80,7 @@ impl<S: Store> Runner<S> {
                     tracing::info!(waited = ?began.elapsed(), "a row that may have ended its process waits until fewer run");
                     return Ok(None);
                 }
-                // Its answer may take long, and nothing waits for it.
+                // The answer of the database may take long, and nothing waits for it.
                 due = self.is_still_due(kind) => if !due? {
                     return Ok(None);
                 },

@@ -17,10 +17,10 @@ use crate::{Outcome, Reason, Store};
 /// The rows that wait, until a task takes them, and the memory for rows. Dropping a permit releases its share.
 pub(crate) struct ParkedRows {
     queue: (Sender<Kept>, Receiver<Kept>),
-    /// For those that were taken.
+    /// The memory for rows that were taken.
     taken: Arc<Semaphore>,
-    /// For those that wait for the record of their failure. Taken rows use up all of theirs while more are due: a row that found
-    /// nothing left there would run again, and those that wait would leave one row to each slot.
+    /// The memory for rows that wait for the record of their failure. Taken rows use up all of their memory while more are due: a
+    /// row whose failure found nothing left there would run again, and rows that wait would leave one row to each slot.
     failed: Arc<Semaphore>,
 }
 
@@ -29,9 +29,9 @@ type Kept = (Row, KeptFor);
 
 /// Why a row waits here, and what ends that.
 pub(super) enum KeptFor {
-    /// Its codec prepares.
+    /// The codec of the row prepares.
     Codec(Preparing),
-    /// Its failure is recorded. Only that is repeated, never the run. The permit is its memory.
+    /// The failure of the row is recorded. Only the record is repeated, never the run. The permit is the memory of the row.
     Record(Failure, OwnedSemaphorePermit),
 }
 
@@ -109,7 +109,7 @@ impl<S: Store> Pipeline<S> {
         let prepared = self.draining.run_until_cancelled(async {
             let route = match row.identity.has_key() {
                 true => self.routes.get(row.identity.handler),
-                // Its handler is looked up again.
+                // The handler of a row without a key is looked up again.
                 false => self.unprepared(&self.routes.takers_of_row(row), &row.delivery).await,
             };
             match route {

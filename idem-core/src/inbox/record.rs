@@ -5,17 +5,17 @@ use std::time::Duration;
 use tracing::{Instrument, Span};
 
 use crate::run::Failure;
-use crate::runtime::{Ended, Pipeline, Wait, jittered, warn_of_refusal};
+use crate::runtime::{Ended, Pipeline, Wait, busy_wait, jittered, warn_of_refusal};
 use crate::store::{MAX_BREAKS, Row, RowResult};
 use crate::take_over::Entry;
-use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
+use crate::{Outcome, Reason, Store, telemetry};
 
 use super::parked::KeptFor;
 
 /// When a row runs again that has to wait for another transaction.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// The same for one of whose statements idem got no answer.
+/// When a row runs again for one of whose statements idem got no answer.
 const UNANSWERED: Duration = Duration::from_millis(100);
 
 /// When a row is tried again that the database refuses, or that is left to another version of the service: an operator has to do
@@ -83,7 +83,7 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Outcome, Ended> {
         let Some(left_by) = &failure.left_by else {
             self.record_result(row, &failure.result(), tries).await?;
-            // One that can never run has counted no attempt of its own.
+            // A failure of a message that can never run has counted no attempt.
             let attempts = failure.attempts.max(row.attempts);
             return Ok(Failure { attempts, ..failure.clone() }.logged(row.id));
         };
@@ -97,7 +97,9 @@ impl<S: Store> Pipeline<S> {
     /// Records that the run lost its connection. No failure is charged, but a count detects a message that breaks its
     /// connection repeatedly. If the run had committed after all, its claim is dated.
     async fn broke(&self, row: &Row, error: &str) -> Option<Outcome> {
-        let (due, breaks) = (break_policy().wait(row.lost_connections + 1), row.lost_connections + 1);
+        let breaks = row.lost_connections + 1;
+        // Short at first, since the cause is mostly an outage.
+        let due = busy_wait(breaks as usize);
         match self.record_result(row, &RowResult::Broke { due, error: crate::error::clean(error) }, None).await {
             Ok(()) if breaks >= MAX_BREAKS => {
                 telemetry::tell(Some(row.id), row.attempts, Err(Reason::BrokeConnection), error);
@@ -181,10 +183,4 @@ impl<S: Store> Pipeline<S> {
         let failure = Failure { attempts: row.attempts, ..Failure::new(Err(Reason::Crashed), error) };
         self.report_row(row, async { Some(failure.logged(row.id)) }).await;
     }
-}
-
-/// Returns the delays after which a row that lost its connection runs again: short ones, since the cause is mostly an
-/// outage.
-fn break_policy() -> RetryPolicy {
-    RetryPolicy::new().min_delay(Duration::from_millis(100)).factor(2.0).max_delay(Duration::from_secs(10))
 }

@@ -92,7 +92,7 @@ impl<S: Store> Pipeline<S> {
         let route = self.routes.get(row.identity.handler)?;
         match &route.external {
             Some(call) if row.answer.is_none() => {
-                // The row takes it if it has none yet.
+                // The row takes this key if it has none yet.
                 let provider_key = call.first_provider_key(&row.identity, &row.delivery);
                 let _ = self.record_result(row, &RowResult::LeftToCall { provider_key }, None).await;
                 self.wake_inbox();
@@ -124,7 +124,7 @@ impl<S: Store> Pipeline<S> {
         if is_unprepared {
             return Some(Ended::Park(Wait::Codec));
         }
-        // One that no other handler can take either is dead as it is.
+        // A message that no other handler can take either is dead as it is.
         let undeliverable = match (&routes[..], &entries[..]) {
             ([], _) => Some(Failure::undeliverable(self.routes.untaken(&row.delivery))),
             ([_], [entry]) if !entry.identity.has_key() => Some(entry.failure.clone()),
@@ -145,7 +145,7 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// The error of a row whose answer another call has got: it would be read as that of this one.
+/// The error of a row whose answer another call has got: the answer would be read as that of this call.
 fn of_another(row: &Row, limits: &CallLimits) -> String {
     let (made, name) = (without_kind(row.call_name.as_deref().unwrap_or_default()), limits.name);
     format!(

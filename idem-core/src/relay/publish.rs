@@ -79,7 +79,6 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                     self.queue.wake(fresh);
                     tried.into_iter().for_each(|id| self.queue.park_unanswered(id, now));
                 }
-                self.relay.health.progress();
                 self.metrics.published.increment(1);
                 if let Some(staged) = self.queue.get(id).and_then(|row| row.staged) {
                     self.metrics.lag.record(now.duration_since(staged));

@@ -35,9 +35,8 @@ pub(crate) struct Settings {
     /// Whether several handlers may take one delivery.
     pub(crate) fan_out: bool,
     pub(crate) cloud_events: bool,
-    pub(crate) allow_unregistered_rows: bool,
     /// Consumption pauses if this many of so many last deliveries are undeliverable.
-    pub(crate) undeliverable_limit: Option<(usize, usize)>,
+    pub(crate) undeliverable_limit: (usize, usize),
     /// How many messages of the outbox may wait to be published.
     pub(crate) backlog: Option<u64>,
     /// How long no relay may be alive until the worker is unready.
@@ -67,8 +66,7 @@ impl Default for Settings {
             route_by: RouteBy::EventType,
             fan_out: false,
             cloud_events: false,
-            allow_unregistered_rows: false,
-            undeliverable_limit: Some((50, 100)),
+            undeliverable_limit: (50, 100),
             backlog: None,
             relay_patience: Duration::from_secs(60),
             observe: None,
@@ -186,12 +184,9 @@ impl Settings {
                 "`.handler_timeout(..)`, `.prepare_timeout(..)`, `.lease_duration(..)` and `.poll_interval(..)` must be longer than zero",
             );
         }
-        if let Some((limit, of)) = self.undeliverable_limit
-            && !(1..=of).contains(&limit)
-        {
-            return refuse(
-                "`.undeliverable_limit(limit, of)` needs a limit from 1 to `of`; `.no_undeliverable_limit()` turns it off",
-            );
+        let (limit, of) = self.undeliverable_limit;
+        if !(1..=of).contains(&limit) {
+            return refuse("`.undeliverable_limit(limit, of)` needs a limit from 1 to `of`");
         }
         Ok(())
     }

@@ -58,7 +58,6 @@ impl<S: Store> Pipeline<S> {
 
     /// Reports the outcome of a message for one handler, or for nobody, to the metrics, the log and the observer.
     pub(crate) fn emit(&self, identity: &Identity, delivery: &Delivery, outcome: &Outcome) {
-        self.health.progress();
         self.routes.meters(identity.handler).count(outcome);
         if telemetry::is_heard() {
             Span::current().record("idem.outcome", outcome.as_str());

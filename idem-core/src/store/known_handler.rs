@@ -61,15 +61,6 @@ pub enum HandlerMark {
     Calls,
 }
 
-/// Replaces the name of a handler by the one under which a worker with the handlers `ours` has it.
-pub(crate) fn as_ours(known: &mut KnownHandler, ours: &[&str]) {
-    if !ours.contains(&known.name.as_str())
-        && let Some(name) = ours.iter().find(|name| known.formerly.iter().any(|former| former == *name))
-    {
-        known.name = (*name).to_owned();
-    }
-}
-
 /// SQL with which an operator can deal with what belongs to a handler that no worker has any more, with all names filled in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -59,7 +59,6 @@ pub use error::{Answer, StoreError};
 pub use facts::StoreFacts;
 pub use filter::Filter;
 pub use inbox_rows::InboxRows;
-pub(crate) use known_handler::as_ours;
 pub use known_handler::{HandlerMark, KnownHandler, Remedies, SEEN_RECENTLY};
 pub use limit::{DueRows, LookBack, RowKind, Stats, TakeLimit};
 pub use outbox_row::{

@@ -31,8 +31,7 @@ impl<S: Store> Pipeline<S> {
         let taken = self.take_over_together(entries).await?;
         let outcome = |(entry, taken): (&Entry<'_>, &Written)| {
             // Whether this delivery itself may have stored it, before it was left to a preparation.
-            let stored =
-                matches!(taken.classified, Classified::Duplicate(_)) && entry.delivery.rare().preparations > 0;
+            let stored = matches!(taken.classified, Classified::Duplicate(_)) && entry.delivery.rare().preparations > 0;
             let outcome = if stored { Outcome::stored() } else { self.logged(entry, taken) };
             (entry.identity.clone(), outcome)
         };

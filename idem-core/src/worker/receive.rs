@@ -93,9 +93,9 @@ impl<A> Arrivals<A> {
     /// Passes on a delivery that was received.
     pub(super) fn push(&self, arrival: Arrival<A>) {
         let must_wait = arrival.carried.order.as_ref().is_some_and(|place| !place.is_first());
-        // What a drain has closed takes no more: the close of the source gives it back.
+        // A queue that a drain has closed takes no more: the close of the source gives the delivery back.
         if must_wait {
-            // Also one that was redelivered: sources refuse queues with a delivery limit, so nothing drops it while it waits.
+            // A redelivered one waits as well: sources refuse queues with a delivery limit, so nothing drops it meanwhile.
             drop(self.parked.try_send(Parked { arrival, until: Wait::Key }));
         } else {
             drop(self.pass(arrival));

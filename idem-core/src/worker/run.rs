@@ -16,9 +16,9 @@ use crate::process::lane;
 use crate::registry::Facts;
 use crate::runtime::Pipeline;
 use crate::store::ConnectionShare;
-use crate::{Acker, Error, Source, Store, SubscribeOptions, age, telemetry};
+use crate::{Acker, Error, Source, Store, SubscribeOptions, Worker, age, telemetry};
 
-use super::builder::Parts;
+use super::builder::{HasHandlers, Parts};
 use super::receive::{self, Arrivals, CLOSE};
 use super::register::{self, Registration};
 use super::{fitness, housekeeping};
@@ -26,25 +26,42 @@ use super::{fitness, housekeeping};
 /// How long cancelled work may take to end after the shutdown timeout.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-pub(super) async fn until<S: Store, Src: Source>(
-    parts: Parts<S, Src>,
-    shutdown: impl Future<Output = ()> + Send,
-) -> Result<(), Error> {
-    // It is unready however it ends, even if its future is dropped.
-    let _ended = scopeguard::guard(parts.health.clone(), |health| {
-        health.set_broker(false);
-        health.set_unsubscribed(None);
-        health.set_database(false);
-    });
-    let mut shutdown = pin!(shutdown);
-    let Some(mut tasks) = start(parts, shutdown.as_mut()).await? else { return Ok(()) };
-    // Until it must drain. If receiving has ended already, with the result of its task.
-    let ended = tokio::select! {
-        () = shutdown => None,
-        () = tasks.pipeline.defect.seen() => None,
-        ended = tasks.receiving.join_next() => ended,
-    };
-    drain(tasks, ended).await
+impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
+    /// Runs until `shutdown` completes, and then drains: it starts no new delivery, releases deliveries that it holds,
+    /// and waits up to [`shutdown_timeout`](Self::shutdown_timeout) for those that run.
+    ///
+    /// Dropping the future ends the worker at once, like a crash, without harm: running transactions are rolled back,
+    /// and the broker delivers again.
+    ///
+    /// # Errors
+    /// At the start: settings that would lose or repeat messages; a broker that can redeliver messages older than the
+    /// retained claims; two handlers with the same name, or for one event without [`fan_out`](Self::fan_out); inbox rows
+    /// of handlers that this worker does not have and that no worker has had for a day
+    /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)); a database or a broker that cannot be used. Once the worker runs,
+    /// `shutdown` ends it. Two errors end it as well, and then it drains: [`Error::Panicked`] if one of its tasks panics,
+    /// which is a defect of idem, of a store or of a source; and [`Error::Config`] if the database does not know its
+    /// handlers any more, for example because an older backup was restored: start it again, which registers them. A panic
+    /// in a handler, a key, a fingerprint or a codec is a failure of its message.
+    pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error>
+    where
+        Stage: HasHandlers,
+    {
+        // The worker is unready however it ends, even if its future is dropped.
+        let _ended = scopeguard::guard(self.parts.health.clone(), |health| {
+            health.set_broker(false);
+            health.set_unsubscribed(None);
+            health.set_database(false);
+        });
+        let mut shutdown = pin!(shutdown);
+        let Some(mut tasks) = start(self.parts, shutdown.as_mut()).await? else { return Ok(()) };
+        // The worker has to drain. If receiving has ended already, `ended` is the result of its task.
+        let ended = tokio::select! {
+            () = shutdown => None,
+            () = tasks.pipeline.defect.seen() => None,
+            ended = tasks.receiving.join_next() => ended,
+        };
+        drain(tasks, ended).await
+    }
 }
 
 /// Checks, registers, subscribes, and spawns the tasks. Returns `None` if `shutdown` came first.
@@ -54,9 +71,7 @@ async fn start<S: Store, Src: Source>(
 ) -> Result<Option<Tasks<S, Src>>, Error> {
     let handlers: Vec<&Facts> = parts.handlers.iter().map(|handler| handler.facts()).collect();
     parts.settings.check(&parts.consumer)?;
-    fitness::distinct(&handlers, &parts.settings)?;
-    fitness::routing(&handlers, &parts.source, &parts.settings)?;
-    fitness::each(&handlers, &parts.source, &parts.settings)?;
+    fitness::check(&handlers, &parts.source, &parts.settings)?;
     let connections = parts.store.facts().connections.add(parts.settings.connections());
     let Registration { routes, has_history, outbox } =
         register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
@@ -109,7 +124,7 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
         version = env!("CARGO_PKG_VERSION"),
         "the worker has started"
     );
-    // As the profile of the program says, for its dependencies too.
+    // The profile of the program decides this for its dependencies too.
     if cfg!(panic = "abort") {
         tracing::warn!(
             consumer,
@@ -225,9 +240,9 @@ async fn drain<S: Store, Src: Source>(
     pipeline.health.set_broker(false);
     pipeline.lag.send_replace(None);
     let ended = if early.is_some() { early } else { tasks.receiving.join_next().await };
-    // Only now: what was received last would otherwise find the queues closed, and wait for the end of the source.
+    // Closed earlier, the queues would refuse what was received last, which would then wait for the end of the source.
     tasks.queues.close();
-    // Otherwise the runtime is shutting down.
+    // If the task was cancelled, the runtime is shutting down.
     let Some(Ok(mut source)) = ended else { return Ok(()) };
     let end = Instant::now() + pipeline.settings.shutdown_timeout;
     if pipeline.settings.is_unordered() {
@@ -256,7 +271,7 @@ async fn give_back<S: Store, Src: Source>(
     let waiting = queues.iter().flat_map(|queue| iter::from_fn(move || queue.try_recv().ok()));
     let live = waiting.filter(|arrival| arrival.acker.is_live());
     let released = join_all(live.map(|arrival| pipeline.release(arrival.acker)));
-    // Those that are not released in time go back when the source is closed, or when the broker has waited for long enough.
+    // Deliveries that are not released in time go back when the source is closed, or when the broker has waited for long enough.
     let _ = timeout_at(end, pipeline.defect.task("release of deliveries", released)).await;
 }
 

@@ -157,7 +157,6 @@ macro_rules! pipeline_suite {
             a_stored_message_is_reported_to_the_source
             // numbers of handlers that have changed under a worker
             a_restore_of_a_backup_that_is_older_than_a_handler_repeats_nothing
-            a_worker_ends_when_its_handler_has_got_another_number
             // natural handlers in an order
             a_natural_handler_in_an_order_waits_for_the_rows_of_its_messages
             a_natural_message_in_an_order_has_a_claim

@@ -107,7 +107,6 @@ macro_rules! __pipeline_in_every_mode {
             a_drain_releases_what_the_database_refuses
             a_failure_that_the_database_refuses_to_record_harms_no_other
             a_row_that_the_database_refuses_harms_no_other
-            a_message_that_was_processed_is_the_last_progress
             a_worker_that_holds_nothing_but_refused_messages_is_not_ready
             several_queues_may_hold_more_refused_messages_than_one
             a_source_that_takes_less_for_a_while_is_full_earlier

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use idem_core::store::{StoreError, Transactions};
 use idem_core::{BoxError, Delivery, HasConnection, Source, SubscribeOptions};
@@ -34,25 +34,6 @@ pub async fn a_worker_that_holds_nothing_but_refused_messages_is_not_ready<W: Wo
     is_ready(&health, true).await;
     worker.stop_once_idle(&line.queue).await;
     assert_eq!(line.queue.counts().redeliveries, 0);
-}
-
-/// Also if it runs from the inbox: that it was stored is a progress as well, and an earlier one.
-pub async fn a_message_that_was_processed_is_the_last_progress<W: World>(world: W) {
-    let line = Line::new(world).await;
-    (0..2).for_each(|n| line.publish(Order::new(&n.to_string(), &[Act::Wait])));
-    let (settings, shown) = watched(1);
-    let worker = line.start_with(settings);
-    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting > 0)).await.unwrap();
-    // A time without progress.
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let released = Instant::now();
-    line.desk.go.send_replace(true);
-    line.outcomes(2).await;
-    let since = shown.borrow().as_ref().unwrap().last_progress();
-    let most = released.elapsed();
-    // It is known to a millisecond.
-    assert!(since <= most + Duration::from_millis(1), "{since:?} ago, but it was released {most:?} ago");
-    worker.stop().await;
 }
 
 /// Each queue has its own limit of unsettled deliveries, so others can still be taken when one is full.
