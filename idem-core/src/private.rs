@@ -4,7 +4,6 @@
 pub use std::option::Option;
 pub use std::primitive::{bool, str};
 pub use std::result::Result;
-use std::sync::Arc;
 
 pub use std::time::Duration;
 
@@ -104,10 +103,11 @@ impl KeyPart for CloudEventId<'_> {
 
 /// Reads a delivery as a worker with CloudEvents does, for the source test suite: returns its source and id, and its
 /// data.
-pub fn cloud_event(mut delivery: Delivery) -> Option<Result<(String, Vec<u8>), Arc<str>>> {
+pub fn cloud_event(mut delivery: Delivery) -> Option<Result<(String, Vec<u8>), String>> {
     let read = crate::cloud_event::read(&delivery)?;
     delivery.rare_mut().cloud_event = Some(read.clone());
-    Some(read.map(|event| (format!("{} {}", event.source(), event.id()), delivery.data().to_vec())))
+    let read = read.map(|event| (format!("{} {}", event.source(), event.id()), delivery.data().to_vec()));
+    Some(read.map_err(|why| why.to_string()))
 }
 
 /// The identity of the event.
