@@ -9,11 +9,11 @@ use idem::adapter::StagedMessage;
 use idem::codec::{Codec, DecodeError};
 use idem::prelude::*;
 use idem::store::{
-    Caller, ClaimState, Claimed, CommitResult, Consumers, DeadOutgoing, DueRows, ErrorClass, ExistingClaim, Fate,
-    Filter, HandlerId, HandlerMark, HasConnection, Identity, InboxRows, KnownHandler, LeaseAnswer, LeaseRequest,
-    LeftCalls, LocalMessage, LookBack, NewRow, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
-    PublishFailure, Replay, Replayed, Resolution, Row, RowRef, RowResult, Stats, StoreError, StoreFacts, TakeLimit,
-    TakenCalls, Ticket, Transactions, TxnState, UnreadOutbox,
+    ClaimState, Claimed, CommitResult, Consumers, DeadOutgoing, DueRows, ErrorClass, ExistingClaim, Fate, Filter,
+    HandlerId, HandlerMark, HasConnection, Identity, InboxRows, KnownHandler, LeaseAnswer, LeaseRequest, LeftCalls,
+    LocalMessage, LookBack, NewRow, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
+    Replay, Replayed, Resolution, Row, RowRef, RowResult, Stats, StoreError, StoreFacts, TakeFor, TakeLimit, TakenRows,
+    Ticket, Transactions, TxnState, UnreadOutbox,
 };
 use idem::{Delivery, Error};
 use uuid::Uuid;
@@ -148,8 +148,8 @@ impl InboxRows for Nothing {
         Ok(DueRows::default())
     }
 
-    async fn take(&self, _: &[HandlerId], _: TakeLimit, _: Uuid, _: Duration) -> Answer<Vec<Row>> {
-        Ok(Vec::new())
+    async fn take(&self, _: &[TakeFor], _: TakeLimit, _: Uuid) -> Answer<TakenRows> {
+        Ok(TakenRows { rows: Vec::new(), since: Instant::now() })
     }
 
     async fn extend(&self, _: Uuid, _: &[i64], _: Duration) -> Answer<()> {
@@ -170,10 +170,6 @@ impl InboxRows for Nothing {
 
     async fn dead_letter_crashed(&self, _: &[HandlerId], _: Duration) -> Answer<Vec<Row>> {
         Ok(Vec::new())
-    }
-
-    async fn take_calls(&self, _: &[Caller], _: usize, _: Option<Duration>, _: Uuid) -> Answer<TakenCalls> {
-        Ok(TakenCalls { rows: Vec::new(), since: Instant::now() })
     }
 
     async fn date_call(&self, _: &Row, _: Duration) -> Answer<Option<Instant>> {

@@ -3,12 +3,13 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::{
-    CallResult, Caller, Consumers, HandlerId, HandlerMark, InboxRows, LeftCalls, NewRow, Resolution, RowKind, RowResult,
+    CallResult, Consumers, HandlerId, HandlerMark, InboxRows, LeftCalls, NewRow, Resolution, RowKind, RowResult,
+    TakeFor,
 };
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
 
-use super::calling::{HOUR, answer, caller, failed, resolve, store, take_one, taken};
+use super::calling::{HOUR, answer, caller, failed, resolve, store, take_for, take_one, taken};
 use super::stage::{LEASE, Stage, committed, register};
 use super::world::{Setup, World};
 
@@ -71,8 +72,8 @@ pub async fn a_dead_letter_that_is_inserted_with_an_answer_keeps_its_call<W: Wor
 pub async fn the_name_of_a_call_is_that_of_its_first_take<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
-    let other = [Caller { name: "mail".into(), ..caller(stage.handler) }];
-    let taken_by_other = async || stage.store.take_calls(&other, 1, None, Uuid::new_v4()).await.unwrap().rows.remove(0);
+    let other = [TakeFor { call: "mail".into(), ..caller(stage.handler) }];
+    let taken_by_other = async || take_for(&stage, &other, 1).await.remove(0);
     assert_eq!(row.call_name.as_deref(), Some("charge"));
     assert!(stage.store.record_result(&row, &RowResult::Called(failed(Ok(Duration::ZERO)))).await.unwrap());
     let row = taken_by_other().await;

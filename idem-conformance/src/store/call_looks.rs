@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use idem_core::Reason;
 use idem_core::store::{
-    CallResult, Consumers, InboxRows, Replay, Replayed, Resolution, Row, RowKind, RowResult, Transactions,
+    CallResult, Consumers, InboxRows, Replay, Replayed, Resolution, Row, RowKind, RowResult, TakeLimit, Transactions,
 };
 use uuid::Uuid;
 
@@ -17,8 +17,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Takes the calls that became due within the last minute. A store that needs no bound takes all.
 async fn take_recent<W: World>(stage: &Stage<W>) -> Vec<Row> {
-    let callers = [caller(stage.handler)];
-    stage.store.take_calls(&callers, 100, Some(MINUTE), Uuid::new_v4()).await.unwrap().rows
+    let mut limit = TakeLimit::rows(RowKind::Calling, 100);
+    limit.since = Some(MINUTE);
+    stage.store.take(&[caller(stage.handler)], limit, Uuid::new_v4()).await.unwrap().rows
 }
 
 /// A bound may leave out what was due before it, and never what became due since. A take without one leaves out nothing.

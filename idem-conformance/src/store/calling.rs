@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    CallAnswer, CallResult, Caller, ClaimState, Consumers, HandlerId, Identity, InboxRows, LookBack, NewRow,
-    Resolution, Row, RowKind, Transactions,
+    CallAnswer, CallResult, ClaimState, Consumers, HandlerId, Identity, InboxRows, LookBack, NewRow, Resolution, Row,
+    RowKind, TakeFor, TakeLimit, Transactions,
 };
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
@@ -30,13 +30,18 @@ pub(super) async fn store_for<W: World>(stage: &Stage<W>, handler: HandlerId, ke
 }
 
 /// A handler that makes the call `charge`.
-pub(super) fn caller(handler: HandlerId) -> Caller {
-    Caller { handler, lease: LEASE, name: "charge".into() }
+pub(super) fn caller(handler: HandlerId) -> TakeFor {
+    TakeFor { call: "charge".into(), ..TakeFor::new(handler, LEASE) }
 }
 
 pub(super) async fn take<W: World>(stage: &Stage<W>) -> Vec<Row> {
-    let caller = caller(stage.handler);
-    stage.store.take_calls(&[caller], 100, None, Uuid::new_v4()).await.unwrap().rows
+    take_for(stage, &[caller(stage.handler)], 100).await
+}
+
+/// Takes rows for the calls of these handlers.
+pub(super) async fn take_for<W: World>(stage: &Stage<W>, callers: &[TakeFor], rows: usize) -> Vec<Row> {
+    let limit = TakeLimit::rows(RowKind::Calling, rows);
+    stage.store.take(callers, limit, Uuid::new_v4()).await.unwrap().rows
 }
 
 pub(super) async fn take_one<W: World>(stage: &Stage<W>) -> Row {

@@ -5,12 +5,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use idem_core::Reason;
 use idem_core::store::{
-    CallResult, Caller, Consumers, InboxRows, LeftCalls, Replay, Replayed, Resolution, Row, RowKind, RowResult,
-    Transactions,
+    CallResult, Consumers, InboxRows, LeftCalls, Replay, Replayed, Resolution, Row, RowKind, RowResult, TakeFor,
+    TakeLimit, Transactions,
 };
 use uuid::Uuid;
 
-use super::calling::{HOUR, answer, caller, failed, is_seen, resolve, store, store_for, take, take_one, taken};
+use super::calling::{
+    HOUR, answer, caller, failed, is_seen, resolve, store, store_for, take, take_for, take_one, taken,
+};
 use super::stage::{LEASE, Stage};
 use super::world::World;
 
@@ -34,6 +36,10 @@ pub async fn a_key_is_stored_with_its_row<W: World>(world: W) {
     assert!(stored.contains(&(ordinary.id, provider_key)));
     stored.dedup_by_key(|(_, provider_key)| *provider_key);
     assert_eq!(stored.len(), 3, "each has a key of its own");
+    let mut txn = stage.begin().await;
+    let removed = format!("UPDATE {} SET provider_key = NULL", stage.world.own("inbox_messages"));
+    assert!(stage.execute(&mut txn, &removed).await.is_err(), "nobody removes it by hand");
+    stage.store.rollback(txn).await.unwrap();
 }
 
 /// The time of the first call and the count are written by the take, before the call.
@@ -237,9 +243,9 @@ pub async fn calls_are_taken_by_their_limit<W: World>(world: W) {
         store(&stage, key).await;
         stage.rows_earlier(Duration::from_secs(60)).await;
     }
-    let callers = [caller(other), Caller { lease: 3 * LEASE, ..caller(stage.handler) }];
-    let token = Uuid::new_v4();
-    let taken = stage.store.take_calls(&callers, 2, None, token).await.unwrap().rows;
+    let callers = [caller(other), TakeFor { lease: 3 * LEASE, ..caller(stage.handler) }];
+    let (token, two) = (Uuid::new_v4(), TakeLimit::rows(RowKind::Calling, 2));
+    let taken = stage.store.take(&callers, two, token).await.unwrap().rows;
     let mut ids: Vec<_> = taken.iter().map(|row| row.identity.clone()).collect();
     ids.sort_by_key(|id| id.key.as_bytes().to_vec());
     assert_eq!(ids, [stage.id("a"), stage.id("b")]);
@@ -247,8 +253,7 @@ pub async fn calls_are_taken_by_their_limit<W: World>(world: W) {
     let lease =
         |row: &Row| row.locked_until.unwrap().duration_since(row.called_at.unwrap_or(SystemTime::UNIX_EPOCH)).unwrap();
     assert!(taken.iter().all(|row| lease(row) == 3 * LEASE));
-    let others = stage.store.take_calls(&callers[..1], 2, None, token).await.unwrap();
-    assert!(others.rows.is_empty(), "those of one caller");
+    assert!(take_for(&stage, &callers[..1], 2).await.is_empty(), "those of one caller");
 }
 
 /// A backlog of one handler keeps no row of another one waiting that is older.
@@ -262,7 +267,7 @@ pub async fn calls_of_all_handlers_are_taken_by_their_age<W: World>(world: W) {
     }
     for callers in [[stage.handler, other], [other, stage.handler]] {
         let callers = callers.map(caller);
-        let taken = stage.store.take_calls(&callers, 2, None, Uuid::new_v4()).await.unwrap().rows;
+        let taken = take_for(&stage, &callers, 2).await;
         let mut keys: Vec<String> = taken.iter().map(|row| row.identity.key.to_string()).collect();
         keys.sort();
         let oldest = if callers[0].handler == other { ["2", "3"] } else { ["0", "1"] };
@@ -275,7 +280,7 @@ pub async fn a_lease_of_a_call_begins_once_its_take_has_the_connection<W: World>
     let Some(stage) = Stage::new_if(!W::FEATURES.concurrent, world).await else { return };
     store(&stage, "a").await;
     let (held, callers) = (stage.begin().await, [caller(stage.handler)]);
-    let mut take = pin!(stage.store.take_calls(&callers, 1, None, Uuid::new_v4()));
+    let mut take = pin!(stage.store.take(&callers, TakeLimit::rows(RowKind::Calling, 1), Uuid::new_v4()));
     // Nothing tells that it has come to that wait.
     let early = tokio::time::timeout(Duration::from_millis(300), take.as_mut()).await;
     assert!(early.is_err(), "it has a connection: {early:?}");

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::{
-    ClaimState, Consumers, DueRows, Identity, InboxRows, LookBack, NewRow, RowKind, Stats, TakeLimit, Transactions,
+    ClaimState, Consumers, DueRows, Identity, InboxRows, LookBack, NewRow, RowKind, Stats, TakeFor, TakeLimit,
+    Transactions,
 };
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
@@ -43,13 +44,12 @@ pub async fn take_takes_what_is_due_for_these_handlers<W: World>(world: W) {
     stage.dead_letter("dead", Reason::Permanent).await;
     stage.row(&Identity { handler: other, ..stage.id("of another") }, true, NOW).await;
 
-    assert!(
-        stage.store.take(&[], TakeLimit::rows(RowKind::Ordinary, 9), Uuid::new_v4(), LEASE).await.unwrap().is_empty()
-    );
+    let nine = TakeLimit::rows(RowKind::Ordinary, 9);
+    assert!(stage.store.take(&[], nine, Uuid::new_v4()).await.unwrap().rows.is_empty());
     assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, stage.id("due"));
     assert!(stage.take(RowKind::Ordinary).await.is_empty());
-    let both = [stage.handler, other];
-    let rows = stage.store.take(&both, TakeLimit::rows(RowKind::Ordinary, 9), Uuid::new_v4(), LEASE).await.unwrap();
+    let both = [stage.handler, other].map(|handler| TakeFor::new(handler, LEASE));
+    let rows = stage.store.take(&both, nine, Uuid::new_v4()).await.unwrap().rows;
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].identity.handler, rows[0].handler.as_str()), (other, "order_shipped"));
 }
@@ -63,18 +63,12 @@ pub async fn take_takes_no_more_than_the_limit<W: World>(world: W) {
         stage.row(&Identity { handler: other, ..stage.id(&n.to_string()) }, true, NOW).await;
     }
     for expected in [3, 3, 2, 0] {
-        let both = [stage.handler, other];
-        let rows = stage.store.take(&both, TakeLimit::rows(RowKind::Ordinary, 3), Uuid::new_v4(), LEASE).await.unwrap();
+        let both = [stage.handler, other].map(|handler| TakeFor::new(handler, LEASE));
+        let three = TakeLimit::rows(RowKind::Ordinary, 3);
+        let rows = stage.store.take(&both, three, Uuid::new_v4()).await.unwrap().rows;
         assert_eq!(rows.len(), expected);
     }
-    assert!(
-        stage
-            .store
-            .take(&[stage.handler], TakeLimit::rows(RowKind::Ordinary, 0), Uuid::new_v4(), LEASE)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(stage.take_at_most(TakeLimit::rows(RowKind::Ordinary, 0)).await.is_empty());
 }
 
 /// A row may be large: a take stops after the row that reaches the limit, and takes a larger row by itself.
@@ -91,7 +85,7 @@ pub async fn take_is_bounded_in_bytes<W: World>(world: W) {
     for expected in [&["a", "b"][..], &["c"], &["d", "e"], &[]] {
         let mut limit = TakeLimit::rows(RowKind::Ordinary, 9);
         limit.bytes = 150_000;
-        let rows = stage.store.take(&[stage.handler], limit, Uuid::new_v4(), LEASE).await.unwrap();
+        let rows = stage.take_at_most(limit).await;
         let mut keys: Vec<_> = rows.iter().map(|row| row.identity.key.to_string()).collect();
         keys.sort();
         assert_eq!(keys, expected);
@@ -104,13 +98,8 @@ pub async fn take_counts_a_start_and_sets_token_and_lease<W: World>(world: W) {
     stage.schedule("a").await;
     let before = stage.one_scheduled().await;
     assert_eq!((before.locked_by, before.crash_count, before.attempts, before.lost_connections), (None, 0, 0, 0));
-    let token = Uuid::new_v4();
-    let taken = stage
-        .store
-        .take(&[stage.handler], TakeLimit::rows(RowKind::Ordinary, 1), token, LEASE)
-        .await
-        .unwrap()
-        .remove(0);
+    let (handlers, token) = ([TakeFor::new(stage.handler, LEASE)], Uuid::new_v4());
+    let taken = stage.store.take(&handlers, TakeLimit::rows(RowKind::Ordinary, 1), token).await.unwrap().rows.remove(0);
     let stored = stage.one_scheduled().await;
     for row in [&taken, &stored] {
         assert_eq!((row.locked_by, row.crash_count, row.attempts, row.lost_connections), (Some(token), 1, 0, 0));
@@ -129,12 +118,11 @@ pub async fn two_takes_never_share_a_row<W: World>(world: W) {
     }
     let take = |n: usize| {
         let store = if n < 3 { stage.store.clone() } else { other.clone() };
-        let handlers = [stage.handler];
+        let (handlers, three) = ([TakeFor::new(stage.handler, LEASE)], TakeLimit::rows(RowKind::Ordinary, 3));
         tokio::spawn(async move {
             let mut ids = Vec::new();
             loop {
-                let rows =
-                    store.take(&handlers, TakeLimit::rows(RowKind::Ordinary, 3), Uuid::new_v4(), LEASE).await.unwrap();
+                let rows = store.take(&handlers, three, Uuid::new_v4()).await.unwrap().rows;
                 if rows.is_empty() {
                     return ids;
                 }
@@ -169,8 +157,8 @@ pub async fn taken_finds_what_a_take_has_taken<W: World>(world: W) {
     for key in ["a", "b", "c"] {
         stage.schedule(key).await;
     }
-    let token = Uuid::new_v4();
-    let rows = stage.store.take(&[stage.handler], TakeLimit::rows(RowKind::Ordinary, 2), token, LEASE).await.unwrap();
+    let (handlers, token) = ([TakeFor::new(stage.handler, LEASE)], Uuid::new_v4());
+    let rows = stage.store.take(&handlers, TakeLimit::rows(RowKind::Ordinary, 2), token).await.unwrap().rows;
     let found = stage.store.rows_by_token(token).await.unwrap();
     let ids = |rows: &[idem_core::store::Row]| rows.iter().map(|row| row.id).collect::<BTreeSet<_>>();
     assert_eq!((rows.len(), ids(&found)), (2, ids(&rows)));

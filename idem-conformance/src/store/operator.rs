@@ -1,12 +1,11 @@
 //! The operator's calls: list, replay, discard.
 
 use idem_core::store::{
-    ClaimState, Consumers, Filter, Identity, InboxRows, Page, Replay, Replayed, Resolution, RowKind, TakeLimit,
-    Transactions,
+    ClaimState, Consumers, Filter, Identity, InboxRows, Page, Replay, Replayed, Resolution, RowKind, Transactions,
 };
 use idem_core::{Fingerprint, Key, Reason};
 
-use super::stage::{LEASE, Stage, committed, register};
+use super::stage::{Stage, committed, register};
 use super::world::World;
 
 /// By state, handler, reason and consumer.
@@ -216,11 +215,7 @@ pub async fn discard_finds_dead_rows_of_the_consumer_only<W: World>(world: W) {
     stage.schedule("a").await;
     let scheduled = stage.one_scheduled().await.id;
     assert!(!stage.store.resolve("billing", scheduled, None, &Resolution::Discard).await.unwrap());
-    let taken = stage
-        .store
-        .take(&[stage.handler], TakeLimit::rows(RowKind::Ordinary, 1), uuid::Uuid::new_v4(), LEASE)
-        .await
-        .unwrap();
+    let taken = stage.take(RowKind::Ordinary).await;
     assert!(!stage.store.resolve("billing", taken[0].id, None, &Resolution::Discard).await.unwrap());
     let dead = stage.dead_letter("b", Reason::Permanent).await;
     assert!(!stage.store.resolve("shipping", dead, None, &Resolution::Discard).await.unwrap());

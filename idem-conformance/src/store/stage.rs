@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::{
     ClaimState, Claimed, CommitResult, Consumers, ExistingClaim, Filter, HandlerId, Identity, InboxRows, NewRow, Page,
-    Row, RowKind, TakeLimit, Ticket, Transactions,
+    Row, RowKind, TakeFor, TakeLimit, Ticket, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, Store};
 use uuid::Uuid;
@@ -212,7 +212,12 @@ impl<W: World> Stage<W> {
     }
 
     pub(super) async fn take(&self, kind: RowKind) -> Vec<Row> {
-        self.store.take(&[self.handler], TakeLimit::rows(kind, 100), Uuid::new_v4(), LEASE).await.unwrap()
+        self.take_at_most(TakeLimit::rows(kind, 100)).await
+    }
+
+    /// Takes rows within this limit.
+    pub(super) async fn take_at_most(&self, limit: TakeLimit) -> Vec<Row> {
+        self.store.take(&[TakeFor::new(self.handler, LEASE)], limit, Uuid::new_v4()).await.unwrap().rows
     }
 
     /// Takes the only row of this kind.

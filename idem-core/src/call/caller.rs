@@ -5,12 +5,11 @@ use std::time::Instant;
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use uuid::Uuid;
 
 use crate::Store;
 use crate::inbox::{Looks, free};
 use crate::runtime::Pipeline;
-use crate::store::{Caller, Row, StoreError};
+use crate::store::{RowKind, StoreError, TakeLimit, TakenRows};
 
 /// Makes the calls of a worker until it drains, and then waits for those that were begun. Any number of processes may do so:
 /// each row is taken by one of them at a time.
@@ -34,7 +33,10 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
             if pipeline.is_outbox_full() {
                 return Ok(false);
             }
-            let (rows, taken) = take(&pipeline, &callers, slots.len(), &mut looks).await?;
+            let began = Instant::now();
+            let limit = TakeLimit { since: looks.since(began), ..TakeLimit::rows(RowKind::Calling, slots.len()) };
+            let TakenRows { rows, since: taken } = pipeline.taken(&callers, limit).await?;
+            looks.found(began, &rows);
             let all = rows.len() == slots.len();
             for (row, slot) in rows.into_iter().zip(slots) {
                 let pipeline = pipeline.clone();
@@ -49,24 +51,4 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
         pipeline.rest_after(round, &pipeline.calls_due, &mut running).await;
     }
     while running.join_next().await.is_some() {}
-}
-
-/// Takes rows, and returns when they were taken at the earliest.
-async fn take<S: Store>(
-    pipeline: &Pipeline<S>,
-    callers: &[Caller],
-    limit: usize,
-    looks: &mut Looks,
-) -> Result<(Vec<Row>, Instant), StoreError> {
-    let (token, mut taken) = (Uuid::new_v4(), Instant::now());
-    let take = async {
-        let began = Instant::now();
-        let since = looks.since(began);
-        let answer = pipeline.store.take_calls(callers, limit, since, token).await?;
-        looks.found(began, &answer.rows);
-        taken = answer.since;
-        Ok(answer.rows)
-    };
-    let rows = pipeline.taken(token, take).await?;
-    Ok((rows, taken))
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Permit, Pipeline, Running, jittered};
-use crate::store::{CRASHED_AT_ONCE, HandlerId, LookBack, Row, RowKind, StoreError, TakeLimit};
+use crate::store::{CRASHED_AT_ONCE, HandlerId, LookBack, Row, RowKind, StoreError, TakeFor, TakeLimit, TakenRows};
 
 use super::looks::Looks;
 
@@ -23,8 +23,10 @@ pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 ///
 /// Any number of processes may do so: each row is taken by one of them at a time.
 pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
+    let handlers = pipeline.routes.ids();
     let mut runner = Runner {
-        handlers: pipeline.routes.ids(),
+        takes: handlers.iter().map(|handler| TakeFor::new(*handler, pipeline.settings.lease)).collect(),
+        handlers,
         looks: Looks::new(pipeline.settings.poll),
         of_orphans: Looks::new(pipeline.settings.poll),
         slots: Arc::new(Semaphore::new(pipeline.settings.inbox_concurrency())),
@@ -45,6 +47,7 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
 pub(super) struct Runner<S: Store> {
     pub(super) pipeline: Arc<Pipeline<S>>,
     pub(super) handlers: Vec<HandlerId>,
+    takes: Vec<TakeFor>,
     looks: Looks,
     pub(super) of_orphans: Looks,
     slots: Arc<Semaphore>,
@@ -144,10 +147,9 @@ impl<S: Store> Runner<S> {
     /// found, except in an outage: no orphaned row of another database may wait for its end. Returns `None` after that: the rows
     /// were given back, since anything may have started meanwhile.
     pub(super) async fn take(&self, limit: TakeLimit, lock: Permit) -> Taken {
-        let (pipeline, token, running) = (&*self.pipeline, Uuid::new_v4(), Running::new(lock));
-        let take = pipeline.store.take(&self.handlers, limit, token, pipeline.settings.lease);
-        let taken = pin!(pipeline.taken(token, take));
-        let rows = running.during(&pipeline.outage, taken).await?;
+        let (pipeline, running) = (&*self.pipeline, Running::new(lock));
+        let taken = pin!(pipeline.taken(&self.takes, limit));
+        let rows = running.during(&pipeline.outage, taken).await?.rows;
         if let Some(lock) = running.into_lock() {
             return Ok(Some((rows, lock)));
         }
@@ -187,26 +189,24 @@ impl<S: Store> Pipeline<S> {
         more
     }
 
-    /// Takes rows, or calls. The token is generated before the take, so that those whose take got no response are found by it, and
-    /// can then begin.
-    pub(crate) async fn taken(
-        &self,
-        token: Uuid,
-        take: impl Future<Output = Result<Vec<Row>, StoreError>>,
-    ) -> Result<Vec<Row>, StoreError> {
+    /// Takes rows, to run them or to make their calls. The token is generated before the take, so that those whose take got no
+    /// response are found by it, and can then begin.
+    pub(crate) async fn taken(&self, handlers: &[TakeFor], limit: TakeLimit) -> Result<TakenRows, StoreError> {
+        let (token, since) = (Uuid::new_v4(), Instant::now());
         let own = self.own_statements.lock().await;
-        let answer = take.await;
+        let answer = self.store.take(handlers, limit, token).await;
         drop(own);
-        let mut rows = match answer {
+        let mut taken = match answer {
             Err(fault @ StoreError::ConnectionLost(_)) => {
                 self.outage.report(&fault);
                 // Also while the worker drains: what was taken counts as called until it is given back.
-                self.outage.insist(&self.stop, || self.store.rows_by_token(token)).await.unwrap_or_default()
+                let found = self.outage.insist(&self.stop, || self.store.rows_by_token(token)).await;
+                TakenRows { rows: found.unwrap_or_default(), since }
             }
             answer => answer?,
         };
-        rows.iter_mut().for_each(|row| self.complete(row));
-        Ok(rows)
+        taken.rows.iter_mut().for_each(|row| self.complete(row));
+        Ok(taken)
     }
 }
 

@@ -1,14 +1,13 @@
-//! External calls: who makes them, their answers and results, and what an operator decides about them.
+//! External calls: their answers and results, and what an operator decides about them.
 
-use std::borrow::Cow;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::Reason;
 
-use super::{HandlerId, Row};
+use super::Row;
 
 /// The answer of an external call, as JSON. Its `Debug` shows only the length, because an answer may contain personal data.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,18 +31,6 @@ impl fmt::Debug for CallAnswer {
     }
 }
 
-/// The rows of a fetch.
-// Exhaustive: a store makes it.
-#[derive(Debug, Clone)]
-pub struct TakenCalls {
-    /// The rows that were fetched.
-    pub rows: Vec<Row>,
-    /// When the store had its connection, or was the writer, and had not yet sent the statement by which the database dates the
-    /// leases: none of them began before. A call has to be sent within a part of its lease, and counts from here, so that it
-    /// loses nothing by a wait for the connection.
-    pub since: Instant,
-}
-
 /// How many rows become ordinary ones in one statement.
 pub const RELEASED_AT_ONCE: u32 = 1000;
 
@@ -55,17 +42,6 @@ pub struct LeftCalls {
     pub released: u64,
     /// How many wait for a version of the service that makes the call, because it may have begun.
     pub in_doubt: u64,
-}
-
-/// A handler that makes external calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller {
-    /// The handler.
-    pub handler: HandlerId,
-    /// The lease of a row for a call, longer than the call can take.
-    pub lease: Duration,
-    /// The name of its call, which is stored with a row whose first call it is. That of one whose provider knows no keys says so.
-    pub name: Cow<'static, str>,
 }
 
 /// The result of a call, for a row in its call phase. Until it is written, the call counts as one that may have had an effect.
@@ -172,7 +148,7 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::store::Identity;
+    use crate::store::{HandlerId, Identity};
     use crate::{Delivery, Fingerprint, Key};
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -1,6 +1,9 @@
-//! Which due rows to fetch, and how many there are.
+//! Which due rows to fetch, for which handlers, and how many there are.
 
-use std::time::Duration;
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
+
+use super::{HandlerId, Row};
 
 /// The kind of due rows to fetch. Runs without a result (starts, lost connections) decide which other work may run at
 /// the same time.
@@ -18,6 +21,28 @@ pub enum RowKind {
     /// Orphaned rows with 2 or 3 starts, the second of them without other rows at the same time. Nothing else may run
     /// in the process.
     Alone,
+    /// Rows in their [call phase](super::InboxRows), whatever the number of their calls: the call is about to be made.
+    Calling,
+}
+
+/// A handler whose rows are fetched.
+// Exhaustive: a store that ignored a part of it would call under no name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakeFor {
+    /// The handler.
+    pub handler: HandlerId,
+    /// The lease of its rows. For calls it is longer than a call can take.
+    pub lease: Duration,
+    /// The name of its call, which is stored with a row whose first call it is. That of one whose provider knows no keys says so.
+    /// Empty if no calls are fetched.
+    pub call: Cow<'static, str>,
+}
+
+impl TakeFor {
+    /// A handler whose rows are fetched to be run.
+    pub fn new(handler: HandlerId, lease: Duration) -> Self {
+        Self { handler, lease, call: Cow::Borrowed("") }
+    }
 }
 
 /// Which due rows to fetch, and how many.
@@ -50,6 +75,18 @@ impl TakeLimit {
     pub fn rows(kind: RowKind, rows: usize) -> Self {
         Self { kind, rows, bytes: usize::MAX, since: None }
     }
+}
+
+/// The rows of a fetch.
+// Exhaustive: a store makes it.
+#[derive(Debug, Clone)]
+pub struct TakenRows {
+    /// The rows that were fetched.
+    pub rows: Vec<Row>,
+    /// When the store had its connection, and had not yet sent the statement by which the database dates the leases: none of them
+    /// began before. A call has to be sent within a part of its lease, and counts from here, so that it loses nothing by a wait
+    /// for the connection.
+    pub since: Instant,
 }
 
 /// The pending work of a consumer's handlers.

@@ -7,7 +7,7 @@
 //! | `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
 //! | `outbox_row` | the rows of the outbox, its lease, and what a relay reads |
 //! | `calls`, `call_keys` | external calls: their results, answers and keys |
-//! | `limit`, `replayed` | which due rows are fetched, and the answers to an operator and to the gauges |
+//! | `limit`, `replayed` | which due rows are fetched and for whom, and the answers to an operator and to the gauges |
 //! | `known_handler` | the handlers that the tables know |
 //! | `envelope` | the encoding of a delivery's facts in a row |
 //! | `error` | why one of idem's own statements failed |
@@ -44,7 +44,7 @@ pub use crate::outbox::Notifier;
 pub use call_keys::next_provider_key;
 pub(crate) use call_keys::{digest, first_provider_key};
 pub(crate) use calls::called_for;
-pub use calls::{CallAnswer, CallResult, Caller, LeftCalls, RELEASED_AT_ONCE, Resolution, TakenCalls};
+pub use calls::{CallAnswer, CallResult, LeftCalls, RELEASED_AT_ONCE, Resolution};
 pub(crate) use claim::UNBEGUN;
 pub use claim::{
     ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, HandlerId, Identity, OwnClaim, Ticket, TxnState,
@@ -60,7 +60,7 @@ pub use facts::StoreFacts;
 pub use filter::Filter;
 pub use inbox_rows::InboxRows;
 pub use known_handler::{HandlerMark, KnownHandler, Remedies, SEEN_RECENTLY};
-pub use limit::{DueRows, LookBack, RowKind, Stats, TakeLimit};
+pub use limit::{DueRows, LookBack, RowKind, Stats, TakeFor, TakeLimit, TakenRows};
 pub use outbox_row::{
     DeadOutgoing, LOCAL_CONFLICT, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFilter, OutboxFound, OutboxId,
     OutboxMark, OutboxRead, OutboxRow, OutboxSnapshot, OutboxStats, PublishFailure, RowRef, UnreadOutbox,

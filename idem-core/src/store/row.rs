@@ -120,8 +120,7 @@ pub struct Row {
     pub locked_until: Option<SystemTime>,
     /// When it became a dead letter.
     pub died_at: Option<SystemTime>,
-    /// How long it had been due when it was fetched; set only by [`take`](crate::store::InboxRows::take) and
-    /// [`take_calls`](crate::store::InboxRows::take_calls).
+    /// How long it had been due when it was fetched; set only by [`take`](crate::store::InboxRows::take).
     pub waited: Option<Duration>,
     /// How many external calls have begun since the last result, including one that is about to begin; `None` unless it is in
     /// its [call phase](super::InboxRows).

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{CommitResult, Consumers, InboxRows, StoreError, Transactions};
+use idem_core::store::{CommitResult, Consumers, InboxRows, RowKind, StoreError, TakeLimit, Transactions};
 use sqlx::{Connection, Executor};
 
 use crate::proxy::Proxy;
@@ -124,7 +124,7 @@ async fn a_lease_of_a_call_begins_once_its_take_has_a_connection_and_a_ping_wait
         tokio::task::yield_now().await;
     }
     let store = world.store.clone();
-    let mut take = std::pin::pin!(store.take_calls(&[], 1, None, uuid::Uuid::new_v4()));
+    let mut take = std::pin::pin!(store.take(&[], TakeLimit::rows(RowKind::Calling, 1), uuid::Uuid::new_v4()));
     assert!(futures_util::poll!(take.as_mut()).is_pending());
     world.store.ping().await.unwrap();
     let given_back = std::time::Instant::now();

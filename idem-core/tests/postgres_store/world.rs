@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use idem_core::store::postgres::{PostgresOptions, Txn};
 use idem_core::store::{
-    ClaimState, CommitResult, Consumers, HandlerId, Identity, InboxRows, NewRow, Row, RowKind, TakeLimit, Transactions,
+    ClaimState, CommitResult, Consumers, HandlerId, Identity, InboxRows, NewRow, Row, RowKind, TakeFor, TakeLimit,
+    Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -117,7 +118,8 @@ impl World {
     }
 
     pub(crate) async fn take(&self, kind: RowKind, limit: usize) -> Vec<Row> {
-        self.store.take(&[self.handler], TakeLimit::rows(kind, limit), Uuid::new_v4(), LEASE).await.unwrap()
+        let handlers = [TakeFor::new(self.handler, LEASE)];
+        self.store.take(&handlers, TakeLimit::rows(kind, limit), Uuid::new_v4()).await.unwrap().rows
     }
 
     pub(crate) async fn effects(&mut self) -> i64 {

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use idem_core::Store;
 use idem_core::store::{
-    Caller, ClaimState, DueRows, HandlerId, Identity, InboxRows, LeftCalls, LookBack, NewRow, Row, RowKind, RowResult,
-    StoreError, TakeLimit, TakenCalls,
+    ClaimState, DueRows, HandlerId, Identity, InboxRows, LeftCalls, LookBack, NewRow, Row, RowKind, RowResult,
+    StoreError, TakeFor, TakeLimit, TakenRows,
 };
 use uuid::Uuid;
 
@@ -15,6 +15,33 @@ use super::calling::key;
 use super::doing::OF_ROW;
 use super::taking::{answered, crashed, leased, recorded};
 use super::{StoreTap, TappedStore, TappedTxn};
+
+impl<S: Store, T: StoreTap> TappedStore<S, T> {
+    async fn take_calls(&self, callers: &[TakeFor], limit: TakeLimit, token: Uuid) -> Result<TakenRows, StoreError> {
+        self.tap.before("take_calls", &[]).await?;
+        if limit.since.is_none() {
+            self.tap.before("take_all_calls", &[]).await?;
+        }
+        if !self.tap.may_take_calls() {
+            return Ok(TakenRows { rows: Vec::new(), since: Instant::now() });
+        }
+        let changed = |caller: &TakeFor| TakeFor { lease: self.tap.lease_of_call(caller.lease), ..caller.clone() };
+        let changed: Vec<TakeFor> = callers.iter().map(changed).collect();
+        let step = self.begins_any("call-taken").await;
+        let taken = self.tap.watched("take_calls", self.within.take(&changed, limit, token)).await;
+        self.takes.answered(step, callers, token, &taken);
+        let mut taken = taken?;
+        for row in &mut taken.rows {
+            let asked = callers.iter().find(|caller| caller.handler == row.identity.handler);
+            self.tap.taken_for_call(row, asked.map_or(Duration::ZERO, |caller| caller.lease));
+        }
+        if !taken.rows.is_empty() {
+            self.tap.before("taken_calls", &[]).await?;
+            taken.since = self.tap.since(taken.since);
+        }
+        Ok(taken)
+    }
+}
 
 impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     async fn insert(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[NewRow<'_>]) -> Result<Vec<i64>, StoreError> {
@@ -61,56 +88,19 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.poll_due(handlers, lease, since).await
     }
 
-    async fn take(
-        &self,
-        handlers: &[HandlerId],
-        limit: TakeLimit,
-        token: Uuid,
-        lease: Duration,
-    ) -> Result<Vec<Row>, StoreError> {
+    async fn take(&self, handlers: &[TakeFor], limit: TakeLimit, token: Uuid) -> Result<TakenRows, StoreError> {
         let look = match limit.kind {
             RowKind::Ordinary => "take of rows",
             RowKind::Orphan | RowKind::Alone => "take of an orphaned row",
+            RowKind::Calling => return self.take_calls(handlers, limit, token).await,
         };
         let step = self.begins_any("taken").await;
         self.tap.looks_back(look, limit.since);
-        let rows = self.tap.statement(self.within.take(handlers, limit, token, lease)).await;
-        self.takes.answered(step, (token, lease), &rows);
-        let rows = rows?;
-        for row in &rows {
+        let taken = self.tap.statement(self.within.take(handlers, limit, token)).await;
+        self.takes.answered(step, handlers, token, &taken);
+        let taken = taken?;
+        for row in &taken.rows {
             self.tap.before("row_is_taken", row.identity.key.as_bytes()).await?;
-        }
-        Ok(rows)
-    }
-
-    async fn take_calls(
-        &self,
-        callers: &[Caller],
-        limit: usize,
-        since: Option<Duration>,
-        token: Uuid,
-    ) -> Result<TakenCalls, StoreError> {
-        self.tap.before("take_calls", &[]).await?;
-        if since.is_none() {
-            self.tap.before("take_all_calls", &[]).await?;
-        }
-        if !self.tap.may_take_calls() {
-            return Ok(TakenCalls { rows: Vec::new(), since: Instant::now() });
-        }
-        let changed = |caller: &Caller| Caller { lease: self.tap.lease_of_call(caller.lease), ..caller.clone() };
-        let changed: Vec<Caller> = callers.iter().map(changed).collect();
-        let step = self.begins_any("call-taken").await;
-        let take = self.within.take_calls(&changed, limit, since, token);
-        let taken = self.tap.watched("take_calls", take).await;
-        self.called.answered(step, callers, token, &taken);
-        let mut taken = taken?;
-        for row in &mut taken.rows {
-            let asked = callers.iter().find(|caller| caller.handler == row.identity.handler);
-            self.tap.taken_for_call(row, asked.map_or(Duration::ZERO, |caller| caller.lease));
-        }
-        if !taken.rows.is_empty() {
-            self.tap.before("taken_calls", &[]).await?;
-            taken.since = self.tap.since(taken.since);
         }
         Ok(taken)
     }
@@ -141,7 +131,6 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.tap.before("rows_by_token", &[]).await?;
         let rows = self.within.rows_by_token(token).await?;
         self.takes.found(token, &rows);
-        self.called.found(token, &rows);
         Ok(rows)
     }
 

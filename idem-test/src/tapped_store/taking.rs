@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use idem_core::store::{Row, RowResult, StoreError};
+use idem_core::store::{Row, RowResult, StoreError, TakeFor, TakenRows};
 use uuid::Uuid;
 
 use crate::trace::{Step, Subject};
@@ -19,7 +19,7 @@ pub(super) struct Takes(Arc<Mutex<Vec<Unanswered>>>);
 struct Unanswered {
     step: Step,
     token: Uuid,
-    lease: Duration,
+    handlers: Vec<TakeFor>,
 }
 
 impl Takes {
@@ -27,13 +27,14 @@ impl Takes {
     pub(super) fn answered(
         &self,
         step: Option<Step>,
-        (token, lease): (Uuid, Duration),
-        answer: &Result<Vec<Row>, StoreError>,
+        handlers: &[TakeFor],
+        token: Uuid,
+        answer: &Result<TakenRows, StoreError>,
     ) {
         match (step, answer) {
-            (Some(step), Ok(rows)) => taken(step, lease, rows),
+            (Some(step), Ok(found)) => taken(step, handlers, &found.rows),
             (Some(step), Err(error)) if is_refused(error) => step.nothing(),
-            (Some(step), Err(_)) => self.open().push(Unanswered { step, token, lease }),
+            (Some(step), Err(_)) => self.open().push(Unanswered { step, token, handlers: handlers.to_vec() }),
             (None, _) => {}
         }
     }
@@ -42,8 +43,8 @@ impl Takes {
     pub(super) fn found(&self, token: Uuid, rows: &[Row]) {
         let mut open = self.open();
         if let Some(place) = open.iter().position(|take| take.token == token) {
-            let Unanswered { step, lease, .. } = open.remove(place);
-            taken(step, lease, rows);
+            let Unanswered { step, handlers, .. } = open.remove(place);
+            taken(step, &handlers, rows);
         }
     }
 
@@ -52,12 +53,16 @@ impl Takes {
     }
 }
 
-fn taken(step: Step, lease: Duration, rows: &[Row]) {
+fn taken(step: Step, handlers: &[TakeFor], rows: &[Row]) {
     for row in rows {
         let Some(of) = Subject::of(&row.identity) else { continue };
+        let asked = handlers.iter().find(|asked| asked.handler == row.identity.handler);
+        let lease = asked.map(|asked| leased(asked.lease)).unwrap_or_default();
         let Row { crash_count: starts, attempts, lost_connections: breaks, .. } = row;
-        let lease = leased(lease);
-        step.also("taken", of, format!("starts={starts} attempts={attempts} breaks={breaks} {lease}"));
+        match row.calls {
+            Some(_) => step.also("call-taken", of, format!("{} {lease}", calling::key(row))),
+            None => step.also("taken", of, format!("starts={starts} attempts={attempts} breaks={breaks} {lease}")),
+        }
     }
     step.nothing();
 }

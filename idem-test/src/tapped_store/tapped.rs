@@ -9,15 +9,14 @@ use uuid::Uuid;
 use crate::harness::Crash;
 use crate::trace::{ProcessTrace, Step, Subject};
 
-use super::calling::CallTakes;
 use super::doing::Doing;
 use super::relay::RelayLeases;
 use super::taking::Takes;
 
 /// The calls that [`TappedStore`] changes. By default it changes nothing.
 pub trait StoreTap: Clone + Send + Sync + 'static {
-    /// Runs before `ping`, `seen`, `poll_due`, `rows_by_token`, `stats`, `take_calls` (for one without a bound then as
-    /// `take_all_calls`), `rollback` and `fate`, and before each `claim`, `existing_claim`, `known`, `insert`, `reopen`,
+    /// Runs before `ping`, `seen`, `poll_due`, `rows_by_token`, `stats`, `take_calls` (a take for calls; for one without a bound then
+    /// as `take_all_calls`), `rollback` and `fate`, and before each `claim`, `existing_claim`, `known`, `insert`, `reopen`,
     /// `start`, `record_result`, `record_call`, `date_call` and `refund_start` with the key of the message. Also before
     /// the answers `row_is_taken`, `taken_calls`, `call_is_recorded`, `call_is_dated`,
     /// `start_is_refunded` and `committed`, which may be lost.
@@ -102,14 +101,13 @@ pub struct TappedStore<S, T> {
     pub(super) within: S,
     pub(super) tap: T,
     pub(super) takes: Takes,
-    pub(super) called: CallTakes,
     pub(super) relays: RelayLeases,
 }
 
 impl<S, T> TappedStore<S, T> {
     /// Wraps a store.
     pub fn new(within: S, tap: T) -> Self {
-        Self { within, tap, takes: Takes::default(), called: CallTakes::default(), relays: RelayLeases::default() }
+        Self { within, tap, takes: Takes::default(), relays: RelayLeases::default() }
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, CommitResult, Consumers, HandlerId, Identity, InboxRows, NewRow, RowKind, TakeLimit, Transactions,
+    ClaimState, CommitResult, Consumers, HandlerId, Identity, InboxRows, NewRow, RowKind, TakeFor, TakeLimit,
+    Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, IsolationLock, Key, Outcome, Reason};
 use uuid::Uuid;
@@ -184,8 +185,8 @@ pub(super) async fn crash_on<W: World>(
     lease: Duration,
 ) -> Option<Uuid> {
     let take = async |kind| {
-        let token = Uuid::new_v4();
-        let mut rows = line.store.take(&[handler], TakeLimit::rows(kind, 1), token, lease).await.unwrap();
+        let (handlers, token) = ([TakeFor::new(handler, lease)], Uuid::new_v4());
+        let mut rows = line.store.take(&handlers, TakeLimit::rows(kind, 1), token).await.unwrap().rows;
         assert_eq!(rows.len(), 1);
         rows.remove(0)
     };

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{InboxRows, RowKind, RowResult, StoreError, TakeLimit};
+use idem_core::store::{InboxRows, RowKind, RowResult, StoreError, TakeFor, TakeLimit};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -71,8 +71,8 @@ pub async fn a_start_whose_lease_was_lost_is_refunded_once<W: World>(world: W) {
     soon(taken.subscribe().wait_for(|taken| *taken)).await.unwrap();
     let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
     line.world.run(&format!("UPDATE {table} SET {due}")).await;
-    let (handlers, limit) = ([handler], TakeLimit::rows(RowKind::Orphan, 1));
-    let taken_again = line.store.take(&handlers, limit, Uuid::new_v4(), hour).await.unwrap().remove(0);
+    let (handlers, limit) = ([TakeFor::new(handler, hour)], TakeLimit::rows(RowKind::Orphan, 1));
+    let taken_again = line.store.take(&handlers, limit, Uuid::new_v4()).await.unwrap().rows.remove(0);
     open.send_replace(true);
     until(async || line.scheduled().await[0].crash_count <= 1).await;
     assert!(line.store.record_result(&taken_again, &RowResult::GivenBack { due: Duration::ZERO }).await.unwrap());
@@ -100,8 +100,8 @@ pub async fn a_row_that_has_died_elsewhere_is_not_reported_as_processed<W: World
     soon(broke.subscribe().wait_for(|broke| *broke)).await.unwrap();
     let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
     line.world.run(&format!("UPDATE {table} SET {due}")).await;
-    let (handlers, limit) = ([handler], TakeLimit::rows(RowKind::Orphan, 1));
-    let taken = line.store.take(&handlers, limit, Uuid::new_v4(), hour).await.unwrap().remove(0);
+    let (handlers, limit) = ([TakeFor::new(handler, hour)], TakeLimit::rows(RowKind::Orphan, 1));
+    let taken = line.store.take(&handlers, limit, Uuid::new_v4()).await.unwrap().rows.remove(0);
     let dead = RowResult::Failed { next: Err(Reason::Permanent), error: "it has failed elsewhere".to_owned() };
     assert!(line.store.record_result(&taken, &dead).await.unwrap());
     open.send_replace(true);

@@ -9,14 +9,14 @@ use uuid::Uuid;
 use crate::Reason;
 use crate::store::sql::statements;
 use crate::store::{
-    Answer, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId, Identity, InboxRows,
-    LeftCalls, LookBack, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, StoreError, TakeLimit, TakenCalls,
-    envelope, error_text,
+    Answer, CRASHED_LEASES, CallAnswer, CallResult, ClaimState, DueRows, HandlerId, Identity, InboxRows, LeftCalls,
+    LookBack, NewRow, RELEASED_AT_ONCE, Row, RowResult, StoreError, TakeFor, TakeLimit, TakenRows, envelope,
+    error_text,
 };
 
 use super::answer::About;
 use super::rows::{self, back, columns, each, fingerprints, ids, interval, number, secs};
-use super::{Postgres, Txn, calls_sql, inbox_sql};
+use super::{Postgres, Txn, inbox_sql};
 
 /// Returns for how many seconds the last lease must have expired.
 fn over(lease: Duration) -> f64 {
@@ -78,32 +78,12 @@ impl InboxRows for Postgres {
         Ok(DueRows { ordinary, orphan, alone, crashed })
     }
 
-    async fn take(&self, handlers: &[HandlerId], limit: TakeLimit, token: Uuid, lease: Duration) -> Answer<Vec<Row>> {
-        let which = match limit.kind {
-            RowKind::Ordinary => inbox_sql::ORDINARY,
-            RowKind::Orphan => inbox_sql::ORPHAN,
-            RowKind::Alone => inbox_sql::ALONE,
-        };
-        let since = back(limit.since);
-        let [limit, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let query = self.query(&inbox_sql::take(which)).bind(ids(handlers)).bind(limit).bind(token);
-        let rows = self.ask(query.bind(secs(lease)).bind(bytes).bind(since)).await?;
-        rows::all(&rows)
-    }
-
-    async fn take_calls(
-        &self,
-        callers: &[Caller],
-        limit: usize,
-        since: Option<Duration>,
-        token: Uuid,
-    ) -> Answer<TakenCalls> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let query =
-            self.query(&calls_sql::take()).bind(each(callers, |caller| caller.handler.0)).bind(limit).bind(token);
-        let query = query.bind(each(callers, |caller| secs(caller.lease))).bind(each(callers, |caller| &*caller.name));
-        let (taken, since) = self.ask_since(About::Nothing, query.bind(back(since))).await?;
-        Ok(TakenCalls { rows: rows::all(&taken)?, since })
+    async fn take(&self, handlers: &[TakeFor], limit: TakeLimit, token: Uuid) -> Answer<TakenRows> {
+        let [rows, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let query = self.query(&inbox_sql::take(limit.kind)).bind(each(handlers, |of| of.handler.0)).bind(rows);
+        let query = query.bind(token).bind(each(handlers, |of| secs(of.lease))).bind(bytes).bind(back(limit.since));
+        let (taken, since) = self.ask_since(About::Nothing, query.bind(each(handlers, |of| &*of.call))).await?;
+        Ok(TakenRows { rows: rows::all(&taken)?, since })
     }
 
     async fn date_call(&self, row: &Row, lease: Duration) -> Answer<Option<Instant>> {
@@ -113,7 +93,7 @@ impl InboxRows for Postgres {
     }
 
     async fn release_calls(&self, handlers: &[HandlerId]) -> Answer<LeftCalls> {
-        let query = self.query(&calls_sql::release()).bind(ids(handlers)).bind(i64::from(RELEASED_AT_ONCE));
+        let query = self.query(&inbox_sql::release_calls()).bind(ids(handlers)).bind(i64::from(RELEASED_AT_ONCE));
         let rows = self.ask(query).await?;
         let (released, in_doubt): (i64, i64) = rows::one(&rows)?;
         Ok(LeftCalls { released: released.unsigned_abs(), in_doubt: in_doubt.unsigned_abs() })

@@ -10,7 +10,7 @@
 //! | `answer` | the meaning of the server's errors |
 //! | `transactions`, `claims_sql`, `txn`, `begin`, `commit`, `rollback` | transactions: begin, claim, guard and commit, roll back, and how one ended |
 //! | `state` | removing a handler's state from a session; what it is set to in each transaction behind a pooler |
-//! | `inbox_rows`, `inbox_sql`, `calls_sql`, `rows` | inbox rows, also in their call phase |
+//! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows, also in their call phase |
 //! | `outbox_rows`, `outbox_sql` | the outbox, for handlers, relays and operators |
 //! | `consumers`, `consumers_sql` | handlers, gauges, dead letters |
 //! | `writes`, `local_sql` | the messages that COMMIT writes |
@@ -21,7 +21,6 @@
 
 mod answer;
 mod begin;
-mod calls_sql;
 mod check;
 mod claims_sql;
 mod commit;

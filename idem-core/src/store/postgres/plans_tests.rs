@@ -6,11 +6,11 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Row as _};
 use uuid::Uuid;
 
-use crate::store::Consumers;
+use crate::store::{Consumers, RowKind};
 
 use super::connection::Connection;
 use super::limits::Use;
-use super::{Postgres, calls_sql, claims_sql, consumers_sql, inbox_sql, prune};
+use super::{Postgres, claims_sql, consumers_sql, inbox_sql, prune};
 
 /// Half of each million belongs to another consumer, which no worker serves at the moment.
 const FILL: &str = "
@@ -19,10 +19,7 @@ const FILL: &str = "
     FROM generate_series(1, 2000000) AS n";
 
 /// The types of the values of a take.
-const TAKE: &str = "(int[], bigint, uuid, float8, bigint, float8)";
-
-/// Those of a take of calls.
-const TAKE_CALLS: &str = "(int[], bigint, uuid, float8[], text[], float8)";
+const TAKE: &str = "(int[], bigint, uuid, float8[], bigint, float8, text[])";
 
 /// A store in a new schema, and one of its connections.
 struct World {
@@ -111,16 +108,15 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     world.run("ANALYZE {schema}.inbox_messages").await;
     println!("filled in {:?}", begun.elapsed());
 
-    let ten = "('{1,2}', 10, gen_random_uuid(), 10, 1000000, 3.2e9)";
-    let calls = "('{1,2}', 10, gen_random_uuid(), '{30,30}', '{a,b}', 3.2e9)";
+    let ten = "('{1,2}', 10, gen_random_uuid(), '{10,20}', 1000000, 3.2e9, '{a,b}')";
     let statements = [
-        ("ordinary", inbox_sql::take(inbox_sql::ORDINARY), TAKE, ten, "ordinary"),
-        ("orphan", inbox_sql::take(inbox_sql::ORPHAN), TAKE, ten, "orphan"),
+        ("ordinary", inbox_sql::take(RowKind::Ordinary), TAKE, ten, "ordinary"),
+        ("orphan", inbox_sql::take(RowKind::Orphan), TAKE, ten, "orphan"),
         ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)", "orphan"),
         ("dead_letter_crashed", inbox_sql::dead_letter_crashed(), "(int[], float8)", "('{1,2}', 30)", "orphan"),
         ("taken", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())", "orphan"),
         ("called", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())", "calls"),
-        ("calls", calls_sql::take(), TAKE_CALLS, calls, "calls"),
+        ("calls", inbox_sql::take(RowKind::Calling), TAKE, ten, "calls"),
     ];
     for (name, statement, types, values, index) in statements {
         world.prepare(name, types, &statement).await;
@@ -223,9 +219,10 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
     let mut report = <PgConnection as sqlx::Connection>::connect(&url).await.unwrap();
     let taken = "
         ALTER TABLE {schema}.inbox_messages SET UNLOGGED, SET (autovacuum_enabled = off);
-        INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, run_at, crash_count, state, envelope, payload)
+        INSERT INTO {schema}.inbox_messages
+            (handler_id, key, fingerprint, run_at, crash_count, state, envelope, payload, provider_key)
         SELECT 1 + n % 2, int4send(n), '', now() - n * interval '1 millisecond' - interval '120 second', greatest(n / 2 % 3 - 1, 0),
-               CASE n / 2 % 3 WHEN 0 THEN 'calling' ELSE 'scheduled' END, '{}', ''
+               CASE n / 2 % 3 WHEN 0 THEN 'calling' ELSE 'scheduled' END, '{}', '', gen_random_uuid()
         FROM generate_series(1, 60000) AS n";
     world.run(taken).await;
     let open = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM {schema}.inbox_messages";
@@ -238,13 +235,12 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
         ANALYZE {schema}.inbox_messages";
     world.run(due).await;
 
-    let some = "('{1,2}', 5, gen_random_uuid(), 10, 1000000, BACK)";
-    let calls = "('{1,2}', 10, gen_random_uuid(), '{30,30}', '{a,b}', BACK)";
+    let some = "('{1,2}', 5, gen_random_uuid(), '{10,20}', 1000000, BACK, '{a,b}')";
     let statements = [
         ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, BACK, BACK)"),
-        ("ordinary", inbox_sql::take(inbox_sql::ORDINARY), TAKE, some),
-        ("orphan", inbox_sql::take(inbox_sql::ORPHAN), TAKE, some),
-        ("calls", calls_sql::take(), TAKE_CALLS, calls),
+        ("ordinary", inbox_sql::take(RowKind::Ordinary), TAKE, some),
+        ("orphan", inbox_sql::take(RowKind::Orphan), TAKE, some),
+        ("calls", inbox_sql::take(RowKind::Calling), TAKE, some),
     ];
     for (name, statement, types, values) in statements {
         world.prepare(name, types, &statement).await;

@@ -2,7 +2,20 @@
 //! began and `{clock}` the current one, to which a time in the database's own unit can be added, and `{greatest}` is the function
 //! by this name.
 
-use crate::store::MAX_BREAKS;
+use crate::store::{MAX_BREAKS, RowKind};
+
+/// What a fetch under the token $3 changes in a row `i`, besides token, lease and count; `due` has the name of its call. The time of
+/// the first call is written before the call.
+pub(crate) fn fetched(kind: RowKind) -> &'static str {
+    match kind {
+        RowKind::Ordinary | RowKind::Orphan | RowKind::Alone => "state = 'running'",
+        RowKind::Calling => {
+            "called_at = coalesce(i.called_at, {now}),
+             called_by = CASE WHEN i.called_at IS NULL THEN $3 ELSE i.called_by END,
+             call_name = CASE WHEN i.called_at IS NULL THEN due.call ELSE i.call_name END"
+        }
+    }
+}
 
 /// One statement for every result of a run: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 the delay until the row
 /// is due, $7 the reason if it is dead, $8 the error.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{ConnectOptions as _, FromRow};
@@ -89,8 +89,19 @@ impl Sqlite {
 
     /// Runs one statement on the writing connection, in autocommit; returns the inbox rows of its answer.
     pub(super) async fn change_rows(&self, query: Query<'_>) -> Answer<Vec<Row>> {
+        self.change_since(query, |answer, _| rows(answer)).await
+    }
+
+    /// The same for any answer, with the time at which it had the connection. A wait for another process, of at most 5 seconds,
+    /// comes later; the clock by which it dates anything is read after that wait.
+    pub(super) async fn change_since<T>(
+        &self,
+        query: Query<'_>,
+        decode: impl FnOnce(&[SqliteRow], Instant) -> sqlx::Result<T>,
+    ) -> Answer<T> {
         let mut connection = self.file.writer().await?;
-        let answer = query.fetch_all(connection.raw()).await.and_then(|answer| rows(&answer));
+        let since = Instant::now();
+        let answer = query.fetch_all(connection.raw()).await.and_then(|answer| decode(&answer, since));
         let answer = answer.map_err(|error| self.file.fault(error))?;
         connection.give_back();
         Ok(answer)

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
-use super::sql::{self, duration, ids, json, millis, row, since_epoch};
-use super::{Sqlite, Txn, calls_sql, inbox_sql};
+use super::sql::{self, ids, json, millis, rows, since_epoch};
+use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::sql::statements;
 use crate::store::{
-    Answer, CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId,
-    Identity, InboxRows, LeftCalls, LookBack, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowResult, TakeLimit,
-    TakenCalls, envelope, error_text,
+    Answer, CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, CallResult, ClaimState, DueRows, HandlerId, Identity,
+    InboxRows, LeftCalls, LookBack, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, TakeFor, TakeLimit,
+    TakenRows, envelope, error_text,
 };
 
 /// Inserts a row, or counts a delivery of one that is there, and returns its id.
@@ -67,61 +67,32 @@ impl InboxRows for Sqlite {
         Ok(DueRows { ordinary, orphan, alone, crashed })
     }
 
-    async fn take(&self, handlers: &[HandlerId], limit: TakeLimit, token: Uuid, lease: Duration) -> Answer<Vec<Row>> {
-        let [rows, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let query = sql::query(&inbox_sql::take(limit.kind)).bind(ids(handlers)).bind(rows).bind(millis(lease));
-        self.change_rows(query.bind(token).bind(bytes)).await
-    }
-
-    /// Reads first: each poll comes here, and there is one writer. It needs no bound: what was deleted from an index is not in the
-    /// way of later searches, whatever others still read.
-    async fn take_calls(
-        &self,
-        callers: &[Caller],
-        limit: usize,
-        _since: Option<Duration>,
-        token: Uuid,
-    ) -> Answer<TakenCalls> {
-        let handlers: Vec<_> = callers.iter().map(|caller| caller.handler).collect();
-        let is_due = format!("SELECT {}", inbox_sql::has(calls_sql::DUE));
-        let (is_due,): (bool,) = self.read_one(sql::query(&is_due).bind(ids(&handlers))).await?;
-        if !is_due {
-            return Ok(TakenCalls { rows: Vec::new(), since: Instant::now() });
-        }
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let take = async |txn: &mut Txn| {
-            // It is the writer now. The clock by which the leases are dated is read by the statements that follow.
-            let since = Instant::now();
-            let due =
-                sqlx::query_as::<_, (i64, i32, i64)>(sql::filled(calls_sql::FIND)).bind(ids(&handlers)).bind(limit);
-            let mut taken = Vec::new();
-            for (id, handler, waited) in due.fetch_all(txn.connection()).await? {
-                let Some(caller) = callers.iter().find(|caller| caller.handler.0 == handler) else { continue };
-                let query = sql::query(calls_sql::TAKE).bind(id).bind(token).bind(millis(caller.lease));
-                let query = query.bind(Uuid::new_v4()).bind(&*caller.name);
-                let row = row(&query.fetch_one(txn.connection()).await?)?;
-                taken.push(Row { waited: Some(duration(waited)), ..row });
+    /// For calls it reads first: each poll comes here, and there is one writer.
+    async fn take(&self, handlers: &[TakeFor], limit: TakeLimit, token: Uuid) -> Answer<TakenRows> {
+        if limit.kind == RowKind::Calling {
+            let is_due = format!("SELECT {}", inbox_sql::has(inbox_sql::CALLING));
+            let ids = ids(&handlers.iter().map(|of| of.handler).collect::<Vec<_>>());
+            let (is_due,): (bool,) = self.read_one(sql::query(&is_due).bind(ids)).await?;
+            if !is_due {
+                return Ok(TakenRows { rows: Vec::new(), since: Instant::now() });
             }
-            Ok(TakenCalls { rows: taken, since })
-        };
-        self.in_transaction(take).await
+        }
+        let [most, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let handlers: Vec<_> = handlers.iter().map(|of| (of.handler.0, millis(of.lease), &*of.call)).collect();
+        let query = sql::query(&inbox_sql::take(limit.kind)).bind(json(&handlers)).bind(most).bind(token).bind(bytes);
+        self.change_since(query, |taken, since| Ok(TakenRows { rows: rows(taken)?, since })).await
     }
 
     async fn date_call(&self, row: &Row, lease: Duration) -> Answer<Option<Instant>> {
-        let date = async |txn: &mut Txn| {
-            // As in a take, it is the writer now.
-            let since = Instant::now();
-            let query = sql::query(statements::DATE_CALL).bind(row.id).bind(row.locked_by).bind(millis(lease));
-            Ok((query.execute(txn.connection()).await?.rows_affected() == 1).then_some(since))
-        };
-        self.in_transaction(date).await
+        let query = sql::query(statements::DATE_CALL).bind(row.id).bind(row.locked_by).bind(millis(lease));
+        self.change_since(query, |dated, since| Ok((!dated.is_empty()).then_some(since))).await
     }
 
     async fn release_calls(&self, handlers: &[HandlerId]) -> Answer<LeftCalls> {
         let handlers = ids(handlers);
-        let release = sql::query(calls_sql::RELEASE).bind(&handlers).bind(RELEASED_AT_ONCE);
+        let release = sql::query(inbox_sql::RELEASE_CALLS).bind(&handlers).bind(RELEASED_AT_ONCE);
         let released = self.change(release).await?;
-        let (in_doubt,): (i64,) = self.read_one(sql::query(calls_sql::IN_DOUBT).bind(&handlers)).await?;
+        let (in_doubt,): (i64,) = self.read_one(sql::query(inbox_sql::IN_DOUBT).bind(&handlers)).await?;
         Ok(LeftCalls { released, in_doubt: in_doubt.unsigned_abs() })
     }
 

@@ -8,7 +8,7 @@
 //! | `file` | the single writer of a file, its queue, and what a handler can leave on its connection |
 //! | `watch` | hooks that track a connection's transactions |
 //! | `transactions`, `txn`, `claims` | begin, claim, guard, commit, rollback |
-//! | `inbox_rows`, `inbox_sql`, `calls_sql` | inbox rows, also in their call phase |
+//! | `inbox_rows`, `inbox_sql` | inbox rows, also in their call phase |
 //! | `outbox_rows`, `outbox_sql` | the outbox, for handlers, relays and operators |
 //! | `consumers`, `consumers_sql` | handlers, gauges, dead letters |
 //! | `own` | claims and staged messages in transactions of the application's own |
@@ -17,7 +17,6 @@
 //! | `plans` | tests of query plans |
 
 mod answer;
-mod calls_sql;
 mod claims;
 mod consumers;
 mod consumers_sql;
