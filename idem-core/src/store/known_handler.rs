@@ -37,15 +37,6 @@ pub struct KnownHandler {
     pub namespace: Option<Uuid>,
 }
 
-impl KnownHandler {
-    /// Returns the handler with this name; one that had it before comes behind another one that has it.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn named<'a>(known: &'a [Self], name: &str) -> Option<&'a Self> {
-        let has_had = |known: &&Self| known.formerly.iter().any(|former| former == name);
-        known.iter().find(|known| known.name == name).or_else(|| known.iter().find(has_had))
-    }
-}
-
 /// What is recorded about a handler.
 // Exhaustive: a store that ignored a new mark would be wrong, so it must not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

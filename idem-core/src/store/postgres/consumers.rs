@@ -24,10 +24,14 @@ impl Consumers for Postgres {
             let numbers: Vec<i32> = names.iter().map(|name| number(&[consumer, name], attempt)).collect();
             let intern = self.query(consumers_sql::INTERN).bind(consumer).bind(names).bind(retention).bind(numbers);
             self.ask(intern).await?;
-            // In a separate statement, which sees the rows that another worker has inserted meanwhile.
-            let known = self.known(Some(consumer), Some(names)).await?;
-            let id = |name: &&str| KnownHandler::named(&known, name).map(|known| known.id);
-            let Some(found) = names.iter().map(id).collect::<Option<Vec<_>>>() else { continue };
+            let mut found = Vec::with_capacity(names.len());
+            for name in names {
+                // In a separate statement, which sees the row that another worker has inserted meanwhile.
+                found.extend(self.number_of(consumer, name).await?);
+            }
+            if found.len() < names.len() {
+                continue;
+            }
             self.ask(self.query(consumers_sql::KEEP).bind(ids(&found)).bind(retention)).await?;
             return Ok(found);
         }
@@ -36,9 +40,8 @@ impl Consumers for Postgres {
 
     /// Each statement leaves the names as they were or as they should be, so it may be repeated after any of them.
     async fn rename(&self, consumer: &str, old: &str, new: &str) -> Answer<bool> {
-        let known = self.known(Some(consumer), Some(&[old, new])).await?;
-        let id = |name| KnownHandler::named(&known, name).map(|known| known.id);
-        let (id, is_old) = match (id(old), id(new)) {
+        let (before, after) = (self.number_of(consumer, old).await?, self.number_of(consumer, new).await?);
+        let (id, is_old) = match (before, after) {
             (Some(before), Some(after)) if before == after => return Ok(true),
             (Some(before), Some(after)) if self.forget(after).await? => (before, true),
             (Some(before), Some(after)) if self.forget(before).await? => (after, false),
@@ -64,7 +67,22 @@ impl Consumers for Postgres {
     }
 
     async fn handlers(&self, consumer: Option<&str>) -> Answer<Vec<KnownHandler>> {
-        self.known(consumer, None).await
+        let rows = self.ask(self.query(consumers_sql::KNOWN).bind(consumer)).await?;
+        let known = |row: &PgRow| {
+            Ok(KnownHandler {
+                id: HandlerId(row.try_get(0)?),
+                consumer: row.try_get(1)?,
+                name: row.try_get(2)?,
+                formerly: row.try_get(3)?,
+                seen: duration(row.try_get(4)?),
+                retention: row.try_get::<Option<i64>, _>(5)?.map(duration),
+                has_claims: row.try_get(6)?,
+                has_processed: row.try_get(7)?,
+                has_rows: row.try_get(8)?,
+                namespace: row.try_get(9)?,
+            })
+        };
+        Ok(rows.iter().map(known).collect::<Result<_, sqlx::Error>>()?)
     }
 
     async fn stats(&self, handlers: &[HandlerId]) -> Answer<Stats> {
@@ -118,25 +136,10 @@ impl Consumers for Postgres {
 }
 
 impl Postgres {
-    /// Returns the handlers with these names, or that had one of them before, without what they have in the large tables. Without
-    /// names, returns all handlers, with that.
-    async fn known(&self, consumer: Option<&str>, names: Option<&[&str]>) -> Answer<Vec<KnownHandler>> {
-        let rows = self.ask(self.query(consumers_sql::KNOWN).bind(consumer).bind(names)).await?;
-        let known = |row: &PgRow| {
-            Ok(KnownHandler {
-                id: HandlerId(row.try_get(0)?),
-                consumer: row.try_get(1)?,
-                name: row.try_get(2)?,
-                formerly: row.try_get(3)?,
-                seen: duration(row.try_get(4)?),
-                retention: row.try_get::<Option<i64>, _>(5)?.map(duration),
-                has_claims: row.try_get(6)?,
-                has_processed: row.try_get(7)?,
-                has_rows: row.try_get(8)?,
-                namespace: row.try_get(9)?,
-            })
-        };
-        Ok(rows.iter().map(known).collect::<Result<_, sqlx::Error>>()?)
+    /// Returns the number of a handler by its name, also by a former one.
+    async fn number_of(&self, consumer: &str, name: &str) -> Answer<Option<HandlerId>> {
+        let found = self.ask(self.shared(statements::NUMBER).bind(consumer).bind(name)).await?;
+        Ok(found.first().map(|row| row.try_get(0)).transpose()?.map(HandlerId))
     }
 
     /// Deletes a handler to which nothing belongs. Returns whether it has done so.

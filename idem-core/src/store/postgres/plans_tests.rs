@@ -161,8 +161,8 @@ async fn the_handlers_are_known_without_reading_the_claims() {
                 SELECT id, int4send(n), '', now() FROM {schema}.handlers, generate_series(1, 200000) AS n WHERE name = 'b';
                 ANALYZE {schema}.processed_messages, {schema}.handlers";
     world.run(fill).await;
-    world.prepare("handlers", "(text, text[])", consumers_sql::KNOWN).await;
-    for asked in ["'billing', NULL", "NULL, NULL", "'billing', ARRAY['', 'a']"] {
+    world.prepare("handlers", "(text)", consumers_sql::KNOWN).await;
+    for asked in ["'billing'", "NULL"] {
         let (buffers, _) = world.execute(&format!("handlers({asked})")).await;
         assert!(buffers < 200, "{asked}: it reads {buffers} buffers");
     }

@@ -109,6 +109,15 @@ WHERE id = $1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handl
     AND reason <> 'unresolved' AND (reason <> 'conflict' OR $4 IS NOT NULL) AND ($3 OR reason NOT IN ('committed by its handler', 'too old'))
 RETURNING 1"#;
 
+/// The number of a handler by its name $2. A former name comes behind the same name of another handler.
+pub(crate) const NUMBER: &str = r#"
+SELECT id FROM (
+    SELECT id, 1 AS place FROM "idem_handlers" WHERE consumer = $1 AND name = $2
+    UNION ALL
+    SELECT h.id, 2 FROM "idem_handlers" AS h JOIN "idem_former_names" AS f ON f.handler_id = h.id
+    WHERE h.consumer = $1 AND f.name = $2
+) AS found ORDER BY place LIMIT 1"#;
+
 /// Before [`RENAME`].
 pub(crate) const KEEP_NAME: &str = r#"
 INSERT INTO "idem_former_names" (handler_id, name) SELECT id, name FROM "idem_handlers" WHERE id = $1 ON CONFLICT DO NOTHING"#;

@@ -4,7 +4,7 @@ use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::consumers_sql::{CALLS, DATE, DISCARD, INTERN, KEEP, KNOWN, LIST, NUMBER, PROCESSES, SEEN, STALE, STATS};
+use super::consumers_sql::{CALLS, DATE, DISCARD, INTERN, KEEP, KNOWN, LIST, PROCESSES, SEEN, STALE, STATS};
 use super::sql::{self, duration, ids, in_hex, millis, row};
 use super::{Sqlite, Txn, claims, prune};
 use crate::store::sql::statements;
@@ -171,7 +171,7 @@ impl Sqlite {
 
 /// Returns the number of a handler by its name, also by a former one.
 async fn known(connection: &mut SqliteConnection, consumer: &str, name: &str) -> sqlx::Result<Option<i32>> {
-    sqlx::query_scalar(sql::filled(NUMBER)).bind(consumer).bind(name).fetch_optional(connection).await
+    sqlx::query_scalar(sql::filled(statements::NUMBER)).bind(consumer).bind(name).fetch_optional(connection).await
 }
 
 /// Deletes a handler to which nothing belongs. Returns whether it has done so.
