@@ -134,10 +134,10 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
     }
 }
 
-/// Logs the sum of the connections that the workers of the store can use, if it has fewer. By now all workers of a group
-/// have their shares, so the first of them has the sum of all.
+/// Logs the connections that the worker can use, and the sum of those of all workers of the store, if it has fewer. By now all
+/// workers of a group have their shares, so each of them has the sum of all.
 fn tell_of_connections<S: Store, Src>(Parts { consumer, settings, .. }: &Parts<S, Src>, connections: &ConnectionShare) {
-    let Some(wanted) = connections.report() else { return };
+    let Some(wanted) = connections.wanted() else { return };
     let (own, direct, inbox) = (settings.connections(), settings.direct(), settings.inbox_concurrency());
     let others = own - direct - inbox;
     tracing::info!(

@@ -237,7 +237,7 @@ mod connections {
         ] {
             assert!(text.contains(part), "{part:?} is not in {text}");
         }
-        assert_eq!(text.matches("so messages wait for connections").count(), 1, "once, with the sum of all: {text}");
+        assert_eq!(text.matches("so messages wait for connections").count(), 3, "each, with the sum of all: {text}");
         assert!(!text.contains("WARN") && !text.contains("ERROR"), "{text}");
         drop_schema(&url, &schema).await;
     }
