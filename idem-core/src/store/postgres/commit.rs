@@ -63,10 +63,8 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
         Some(failure @ Failure::Refused(_)) => failure,
     };
     // The guard has passed, and what failed behind it is an INSERT of staged messages.
-    if (1..=inserts.len()).contains(&finished) {
-        return undo(txn, finished, refusal(failure)).await;
-    }
-    refused(txn, finished, failure).await
+    let in_insert = (1..=inserts.len()).contains(&finished);
+    refused(txn, finished, failure, in_insert).await
 }
 
 /// Returns guard, `inserts`, COMMIT and cleanup in one string, and the number of statements up to and including COMMIT.
@@ -126,11 +124,11 @@ pub(super) fn guards(same: &str, level: &str) -> String {
     )
 }
 
-/// Handles an error of the server in the guard or COMMIT.
-async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
+/// Handles an error of the server in the guard, in COMMIT, or in an INSERT of staged messages between them.
+async fn refused(txn: Txn, finished: usize, failure: Failure, in_insert: bool) -> CommitResult {
     let says = |text: &str| failure.code() == Some("22P02") && failure.says(text);
-    let ended = says(ENDED);
-    if says(CHANGED) {
+    let [ended, raced, changed] = [ENDED, RACED, CHANGED].map(says);
+    if changed {
         TELL.call_once(|| {
             tracing::warn!(
                 "a handler of a batch left a temporary table, or changed the role, search_path, time zone or a similar \
@@ -142,15 +140,28 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
     let undone = match failure.code().unwrap_or_default() {
         // The guard has refused, so COMMIT was not run.
         "22P02" if ended => CommitResult::RolledBack,
+        "22P02" if raced => CommitResult::Retry(RACED.into()),
         // The aborted transaction may be another one, begun after the handler ended this one.
         "25P02" => CommitResult::Swallowed,
         // 57014: the statement timed out. A server that was frozen for a while reports this as soon as it resumes, and
         // nothing was written (PostgreSQL manual, 20.11.1).
         "40001" | "40P01" | "57014" => CommitResult::Retry(failure.into_error()),
-        // The connection has lost its guard, and is closed.
-        "26000" => {
-            CommitResult::Refused("the handler ran DEALLOCATE ALL, which removes idem's own statements as well".into())
-        }
+        // The connection has lost its guard or its INSERT, and is closed.
+        "26000" => CommitResult::Refused("the handler has deallocated idem's own prepared statements".into()),
+        "42501" | "25006" if in_insert => CommitResult::Refused(
+            format!(
+                "the messages that the handler staged cannot be written with the role or in the mode that it has set: undo \
+                 SET ROLE and SET TRANSACTION READ ONLY before it returns ({})",
+                failure.into_error()
+            )
+            .into(),
+        ),
+        "55P03" if in_insert => CommitResult::Busy(failure.into_error()),
+        _ if in_insert => match failure.fault(About::Messages) {
+            StoreError::Message(error) => CommitResult::Refused(error),
+            // Nothing was committed, and no message is at fault: the disk is full, or the table is missing.
+            fault => CommitResult::Unknown(fault),
+        },
         // 40003 is "statement completion unknown". Out of resources (class 53), or as a standby (25006), the server is
         // in no state to be trusted, and the message is not at fault.
         code if code == "40003" || code == "25006" || code.starts_with("53") => {
@@ -159,31 +170,6 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
         _ => CommitResult::Refused(failure.into_error()),
     };
     undo(txn, finished, undone).await
-}
-
-/// Returns what the refusal of an INSERT of staged messages means.
-fn refusal(failure: Failure) -> CommitResult {
-    match failure.code().unwrap_or_default() {
-        // The transaction was aborted before.
-        "25P02" => CommitResult::Swallowed,
-        "42501" | "25006" => CommitResult::Refused(
-            format!(
-                "the messages that the handler staged cannot be written with the role or in the mode that it has set: undo \
-                 SET ROLE and SET TRANSACTION READ ONLY before it returns ({})",
-                failure.into_error()
-            )
-            .into(),
-        ),
-        "26000" => CommitResult::Refused("a handler has deallocated idem's own statements".into()),
-        "55P03" => CommitResult::Busy(failure.into_error()),
-        "40001" | "40P01" | "57014" => CommitResult::Retry(failure.into_error()),
-        "22P02" if failure.says(RACED) => CommitResult::Retry(RACED.into()),
-        _ => match failure.fault(About::Messages) {
-            StoreError::Message(error) => CommitResult::Refused(error),
-            // Nothing was committed, and no message is at fault: the disk is full, or the table is missing.
-            fault => CommitResult::Unknown(fault),
-        },
-    }
 }
 
 /// Warns only once that a batch was split because of its settings.
