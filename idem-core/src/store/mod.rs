@@ -53,8 +53,6 @@ pub use claim::{
 pub(crate) use connection_share::FOR_A_RELAY;
 pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use consumers::Consumers;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use error::error_text;
 pub use error::{Answer, StoreError};
 pub use facts::StoreFacts;
 pub use filter::Filter;
@@ -67,13 +65,11 @@ pub use outbox_row::{
 };
 pub use outbox_rows::OutboxRows;
 pub use replayed::{Page, Replay, Replayed, ReplayedAll};
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use row::CRASHED;
 pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use sql::Migration;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use sql::{NUMBERS, check_transaction, checked, number, stored, tell_of_conflicts};
+pub(crate) use sql::{CRASHED, NUMBERS, check_transaction, checked, error_text, number, stored, tell_of_conflicts};
 pub use transactions::Transactions;
 
 /// The interface to databases. Each method is one statement, or one short transaction. The pipeline and the inbox

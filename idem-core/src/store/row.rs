@@ -241,11 +241,6 @@ pub const MAX_BREAKS: u32 = 10;
 /// The number of starts without a result that makes a message a dead letter.
 pub const MAX_STARTS: u32 = 4;
 
-/// The error of a row that was started so often; that of its last failed attempt follows.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) const CRASHED: &str = "the process ended 4 times while this message ran, the last two times while nothing ran beside it: \
-                                  replay it if the process was killed from outside";
-const _: () = assert!(MAX_STARTS == 4);
 /// The number of leases for which the last lease must be over before a row becomes a dead letter. A worker that was paused beyond
 /// its lease refunds its start meanwhile.
 pub const CRASHED_LEASES: u32 = 3;

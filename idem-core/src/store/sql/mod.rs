@@ -5,14 +5,14 @@
 //! | `migration`, `ledger`, `tables` | the SQL that creates the tables, the versions that may use them, and their columns |
 //! | `statements` | the statements that are alike in all databases |
 //! | `stored` | decoding of inbox rows |
-//! | `conflicts` | local messages that become dead letters |
+//! | `errors` | errors as the tables keep them |
 //! | `clock` | the clock by which prune finds old claims |
 //! | `number` | the number that a name gets |
 //! | `names` | numbers of names that an application has used |
 //! | `own` | what an application does in transactions of its own |
 
 mod clock;
-mod conflicts;
+mod errors;
 pub(crate) mod ledger;
 mod migration;
 #[cfg(feature = "postgres")]
@@ -24,7 +24,7 @@ pub(crate) mod stored;
 pub(crate) mod tables;
 
 pub(crate) use clock::Clock;
-pub(crate) use conflicts::tell_of_conflicts;
+pub(crate) use errors::{CRASHED, error_text, tell_of_conflicts};
 pub use migration::Migration;
 #[cfg(feature = "postgres")]
 pub(crate) use names::Names;

@@ -2,7 +2,8 @@
 //! began and `{clock}` the current one, to which a time in the database's own unit can be added, and `{greatest}` is the function
 //! by this name.
 
-use crate::store::{MAX_BREAKS, RowKind};
+use crate::Reason;
+use crate::store::{MAX_BREAKS, Replayed, RowKind};
 
 /// What a fetch under the token $3 changes in a row `i`, besides token, lease and count; `due` has the name of its call. The time of
 /// the first call is written before the call.
@@ -108,6 +109,18 @@ UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_co
 WHERE id = $1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2)
     AND reason <> 'unresolved' AND (reason <> 'conflict' OR $4 IS NOT NULL) AND ($3 OR reason NOT IN ('committed by its handler', 'too old'))
 RETURNING 1"#;
+
+impl Replayed {
+    /// Why [`REPLAY`] has found no row with this id, or has left one that died for this reason.
+    pub(crate) fn refused(reason: Option<&str>) -> Self {
+        match reason.and_then(Reason::parse) {
+            Some(Reason::Conflict) => Self::NeedsKey,
+            Some(Reason::Unresolved) => Self::Unresolved,
+            Some(reason) if reason.needs_force() => Self::NeedsForce,
+            Some(_) | None => Self::NotFound,
+        }
+    }
+}
 
 /// The number of a handler by its name $2. A former name comes behind the same name of another handler.
 pub(crate) const NUMBER: &str = r#"
