@@ -5,7 +5,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use sqlx::ConnectOptions;
-use sqlx::PgConnection;
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError};
 use tokio::time::timeout;
 
@@ -20,8 +19,6 @@ use super::limits::CONNECT;
 pub(super) struct Login {
     pub(super) target: PgConnectOptions,
     pub(super) credentials: Option<Callback>,
-    /// A pooler is in between.
-    pub(super) pooled: bool,
 }
 
 /// Parses the URL. The error does not repeat it, since it may contain a password.
@@ -69,19 +66,8 @@ impl Login {
         Err(Failure::Lost(failed.into()))
     }
 
-    /// Logs in with these options. The settings that idem needs are made here, so that no
-    /// callback can leave them out.
-    pub(super) async fn connect(&self, options: PgConnectOptions) -> Result<PgConnection, Failure> {
-        let options = match self.pooled {
-            // pgbouncer rejects the setting (its manual, `ignore_startup_parameters`), and a cached statement would be
-            // executed in a session that does not have it.
-            true => options.extra_float_digits(None).statement_cache_capacity(0),
-            false => options,
-        };
-        options.connect().await.map_err(|error| self.explained(error.into()))
-    }
-
-    fn explained(&self, failure: Failure) -> Failure {
+    /// Returns the failure of a login, with its cure if what the callback returns is refused.
+    pub(super) fn explained(&self, failure: Failure) -> Failure {
         let Failure::Lost(error) = failure else { return failure };
         // Class 28: invalid authorization specification.
         let is_refused = |error: &PgDatabaseError| error.code().starts_with("28");

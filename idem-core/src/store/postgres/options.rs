@@ -250,7 +250,7 @@ impl PostgresOptions {
     pub async fn connect(self) -> Result<Postgres, Error> {
         self.validate()?;
         let kind = self.kind;
-        let login = Login { target: login::parse(&self.url)?, credentials: self.credentials, pooled: kind.pooled };
+        let login = Login { target: login::parse(&self.url)?, credentials: self.credentials };
         let name = login.name();
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
         let quoted = quoted(&self.schema);

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection as _, PgConnection};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
@@ -149,16 +149,18 @@ impl Pool {
         ready
     }
 
-    /// Logs in with these options, and prepares the session.
+    /// Logs in with these options, and prepares the session. The settings that idem needs are made here, so that no callback can leave
+    /// them out.
     async fn prepared(&self, of: Use, options: PgConnectOptions) -> Result<Ready, Failure> {
         let pooled = self.kind.pooled;
         let first = self.first.lock().clone();
         let options = match pooled {
-            // A pooler accepts no settings: its sessions start with the role's settings.
-            true => options,
+            // A pooler accepts no settings: its sessions start with the role's settings. pgbouncer rejects this one as well (its
+            // manual, `ignore_startup_parameters`), and a cached statement would be executed in a session that does not have it.
+            true => options.extra_float_digits(None).statement_cache_capacity(0),
             false => session::started(options, of, first.as_ref()),
         };
-        let mut conn = self.login.connect(options).await?;
+        let mut conn = options.connect().await.map_err(|error| self.login.explained(error.into()))?;
         let mut session = Session::of(&mut conn, of == Use::Lent && !pooled).await?;
         session.learn(&mut conn, first).await?;
         if of == Use::Own {

@@ -10,7 +10,7 @@ where
     A: Future<Output = Result<PgConnectOptions, BoxError>> + Send + 'static,
 {
     let target = PgConnectOptions::new_without_pgpass().host("db").username("billing").password(SENTINEL);
-    Login { target, credentials: Some(Arc::new(move |options| Box::pin(ask(options)))), pooled: false }
+    Login { target, credentials: Some(Arc::new(move |options| Box::pin(ask(options)))) }
 }
 
 async fn told(login: &Login) -> String {
