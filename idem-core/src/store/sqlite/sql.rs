@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{AssertSqlSafe, Row as _};
 
 use super::handle::Query;
 use crate::Key;
@@ -80,13 +80,9 @@ pub(super) fn row(row: &SqliteRow) -> sqlx::Result<Row> {
     stored::decode(row, time)
 }
 
-/// Decodes inbox rows, oldest first: `RETURNING` guarantees no order. They may have one more column, `waited`.
+/// Decodes inbox rows, oldest first: `RETURNING` guarantees no order.
 pub(super) fn rows(rows: &[SqliteRow]) -> sqlx::Result<Vec<Row>> {
-    let decode = |found: &SqliteRow| {
-        let waited = found.try_get::<Option<i64>, _>("waited").ok().flatten().map(duration);
-        Ok(Row { waited, ..row(found)? })
-    };
-    let mut rows = rows.iter().map(decode).collect::<sqlx::Result<Vec<_>>>()?;
+    let mut rows = rows.iter().map(row).collect::<sqlx::Result<Vec<_>>>()?;
     rows.sort_by_key(|row| row.id);
     Ok(rows)
 }
