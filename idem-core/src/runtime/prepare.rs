@@ -26,40 +26,54 @@ const FORGOTTEN: &str = "the codec requested another preparation although the la
 /// after a failure until the next try, the others of that handler wait. What a registry that is away costs is then one try
 /// after another, however many messages need it. Other handlers do not wait.
 #[derive(Debug, Default)]
-pub(crate) struct Preparations(Mutex<HashMap<HandlerId, Arc<tokio::sync::Mutex<Turns>>>>);
+pub(crate) struct Preparations(Mutex<HashMap<HandlerId, Turns>>);
 
 /// What is known of the preparations of a handler.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
+struct Turns {
+    /// Locked while a message prepares.
+    turn: Arc<tokio::sync::Mutex<()>>,
     /// How many in a row have failed.
     failed: usize,
     not_before: Option<Instant>,
 }
 
 /// The turn of one message, until this is dropped.
-pub(crate) type Preparing = OwnedMutexGuard<Turns>;
-
-/// How often a message asks for its turn while another one of its handler prepares: this step of [`hold_wait`].
-const TAKEN: usize = 1;
+pub(crate) struct Preparing {
+    handler: HandlerId,
+    _turn: OwnedMutexGuard<()>,
+}
 
 impl Preparations {
     /// Returns the turn to prepare for a message of this handler, or the time after which it may be asked for again.
     pub(crate) fn turn(&self, handler: HandlerId) -> Result<Preparing, Duration> {
-        let turns = self.0.lock().entry(handler).or_default().clone();
-        let turn = turns.try_lock_owned().map_err(|_| hold_wait(TAKEN))?;
-        let left = turn.not_before.map(|time| time.saturating_duration_since(Instant::now())).unwrap_or_default();
-        if left.is_zero() { Ok(turn) } else { Err(left) }
+        let mut handlers = self.0.lock();
+        let turns = handlers.entry(handler).or_default();
+        let left = turns.not_before.map(|time| time.saturating_duration_since(Instant::now())).unwrap_or_default();
+        if !left.is_zero() {
+            return Err(left);
+        }
+        // Longer after failures: while a registry hangs, each row that asks is taken from the database and given back.
+        let turn = turns.turn.clone().try_lock_owned().map_err(|_| hold_wait(turns.failed))?;
+        Ok(Preparing { handler, _turn: turn })
     }
-}
 
-impl Turns {
+    /// Records a success.
+    fn succeeded(&self, Preparing { handler, .. }: &Preparing) {
+        let mut handlers = self.0.lock();
+        let turns = handlers.entry(*handler).or_default();
+        (turns.failed, turns.not_before) = (0, None);
+    }
+
     /// Records a failure. Returns how many there were in a row, and the time after which this message may try again: a bit
     /// later than the others of its handler, so that they have their turns as well.
-    fn failed(&mut self) -> (usize, Duration) {
-        let wait = refused_wait(self.failed);
-        self.failed += 1;
-        self.not_before = Some(Instant::now() + wait);
-        (self.failed, wait.mul_f64(1.1))
+    fn failed(&self, Preparing { handler, .. }: &Preparing) -> (usize, Duration) {
+        let mut handlers = self.0.lock();
+        let turns = handlers.entry(*handler).or_default();
+        let wait = refused_wait(turns.failed);
+        turns.failed += 1;
+        turns.not_before = Some(Instant::now() + wait);
+        (turns.failed, wait.mul_f64(1.1))
     }
 }
 
@@ -93,7 +107,7 @@ impl<S: Store> Pipeline<S> {
         delivery: &Delivery,
         left: Option<Duration>,
     ) -> Result<Duration, String> {
-        let mut turn = match turn {
+        let turn = match turn {
             Ok(turn) => turn,
             Err(delay) => return Ok(delay),
         };
@@ -102,20 +116,20 @@ impl<S: Store> Pipeline<S> {
         let error = match timeout(limit, route.handler.prepare_codec(delivery)).await {
             Ok(Ok(())) => {
                 if self.unprepared(&[route], delivery).await.is_none() {
-                    *turn = Turns::default();
+                    self.preparations.succeeded(&turn);
                     return Ok(Duration::ZERO);
                 }
                 BoxError::from(FORGOTTEN)
             }
             Ok(Err(PrepareError::Undecodable(error))) => {
-                *turn = Turns::default();
+                self.preparations.succeeded(&turn);
                 return Err(crate::error::text(error.as_ref()));
             }
             Ok(Err(PrepareError::Unavailable(error))) => error,
             Err(_) if limit < most => BoxError::from("it takes longer than the lease of a call"),
             Err(_) => format!("it took longer than {limit:?}; `.prepare_timeout(..)` sets the limit").into(),
         };
-        let (tries, wait) = turn.failed();
+        let (tries, wait) = self.preparations.failed(&turn);
         tracing::warn!(
             source = delivery.source(),
             message_id = delivery.message_id(),
@@ -180,8 +194,8 @@ mod tests {
         let preparations = Preparations::default();
         let mut waits = Vec::new();
         for tries in 1..=9 {
-            let mut turn = preparations.turn(ORDERS).ok().unwrap();
-            let (failed, own) = turn.failed();
+            let turn = preparations.turn(ORDERS).ok().unwrap();
+            let (failed, own) = preparations.failed(&turn);
             drop(turn);
             let others = preparations.turn(ORDERS).err().unwrap();
             assert!(failed == tries && others < own, "{others:?} {own:?}");
@@ -189,7 +203,12 @@ mod tests {
             waits.push(others);
         }
         assert!(waits[0] < Duration::from_secs(1) && waits[8] > Duration::from_secs(10), "{waits:?}");
-        *preparations.turn(ORDERS).ok().unwrap() = Turns::default();
+        // While a registry hangs, the others ask more seldom than while it answers.
+        let turn = preparations.turn(ORDERS).ok().unwrap();
+        assert!(preparations.turn(ORDERS).err().unwrap() >= Duration::from_secs(1));
+        preparations.succeeded(&turn);
+        assert!(preparations.turn(ORDERS).err().unwrap() <= Duration::from_millis(100));
+        drop(turn);
         assert!(preparations.turn(ORDERS).is_ok(), "the others go on at once");
     }
 }
