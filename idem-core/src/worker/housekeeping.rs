@@ -84,7 +84,7 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
     }
 }
 
-/// Records that the worker's handlers are alive, until the future is dropped, so that other workers of this consumer leave their
+/// Records that the worker's handlers are alive, until the future is dropped or the worker has to end, so that other workers of this consumer leave their
 /// rows to them. Once an hour, and at the start, it reports rows that no worker runs, and lets messages run that another version
 /// has stored for an external call.
 ///
@@ -97,10 +97,16 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
         // The first time without a wait: the registration of the handlers skipped locked rows.
         match pipeline.store.mark(&handlers, HandlerMark::Seen).await {
             Ok(true) => {}
-            Ok(false) => pipeline.defect.end(Error::Config(format!(
-                "the database does not know all handlers of {consumer:?} any more: it was restored from an older backup, has lost \
-                 transactions in a failover, or a handler was renamed meanwhile. Start the worker again, which registers them"
-            ))),
+            Ok(false) => {
+                let why = format!(
+                    "the database does not know all handlers of {consumer:?} any more: it was restored from an older backup, has \
+                     lost transactions in a failover, or a handler was renamed meanwhile, under whose new name the messages that \
+                     this worker has processed since are new. Start the worker again, which registers its handlers"
+                );
+                // A program that runs the worker beside a server may never look at what it returns.
+                tracing::error!(consumer, "the worker ends: {why}");
+                return pipeline.defect.end(Error::Config(why));
+            }
             Err(fault) => {
                 tracing::debug!(error = %fault, "the handlers' last-seen time was not written; it is retried later");
             }
