@@ -71,15 +71,34 @@ pub async fn two_handlers_of_one_name_refuse_the_start<W: World>(world: W) {
     assert!(refused.contains("orders"), "{refused}");
 }
 
+/// The empty name is that of no handler, to which the messages belong that none takes.
+pub async fn a_former_name_that_no_handler_can_have_refuses_the_start<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish_raw(Publication::from(Order::ok("a")).event_type("Invoice"));
+    assert_eq!(line.run(1).await, ["dead: unknown type"]);
+    let worker = line.worker().handler::<Routed<W, 6>>();
+    let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
+    assert!(refused.contains("\"renamed\"") && refused.contains("former name"), "{refused}");
+    assert_eq!(line.one_dead().await.handler, "", "nothing is renamed");
+}
+
 /// The patterns of the handlers below.
-const PATTERNS: [Option<&str>; 6] =
-    [Some("orders.*.paid"), Some("orders.*.sent"), Some("refunds.>"), None, Some("orders.42.*"), Some("orders.#")];
+const PATTERNS: [Option<&str>; 7] = [
+    Some("orders.*.paid"),
+    Some("orders.*.sent"),
+    Some("refunds.>"),
+    None,
+    Some("orders.42.*"),
+    Some("orders.#"),
+    None,
+];
 
 /// Takes the subjects that match its pattern, and writes its number with the id.
 pub(super) struct Routed<W, const N: usize>(PhantomData<fn() -> W>);
 
 impl<W: World, const N: usize> Handler for Routed<W, N> {
-    const NAME: &'static str = ["paid", "sent", "refunds", "others", "one", "odd"][N];
+    const NAME: &'static str = ["paid", "sent", "refunds", "others", "one", "odd", "renamed"][N];
+    const FORMERLY: &'static [&'static str] = if N == 6 { &[""] } else { &[] };
     const EVENT: Option<&'static str> = PATTERNS[N];
 
     type Params = (State<Desk>, Delivery);
