@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use idem_core::store::Consumers;
 use idem_core::{BoxError, Delivery, Handler, Reason, State};
 
 use idem_conformance::store::World;
@@ -63,12 +64,20 @@ pub async fn an_unknown_type_is_dead_and_kept_whole<W: World>(world: W) {
     assert_eq!(line.desk.runs("a"), 0);
 }
 
-/// They would share their claims.
+/// They would share their claims. Also if one of them only had the name formerly, and nothing is renamed then.
 pub async fn two_handlers_of_one_name_refuse_the_start<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = line.worker().handler::<Orders<W>>().handler::<Orders<W>>();
-    let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
-    assert!(refused.contains("orders"), "{refused}");
+    let workers = [
+        line.worker().handler::<Orders<W>>().handler::<Orders<W>>(),
+        line.worker().handler::<Orders<W>>().handler::<Orders<W, true, true>>(),
+        line.worker().handler::<Orders<W, true, true>>().handler::<Orders<W>>(),
+    ];
+    for worker in workers {
+        let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
+        assert!(refused.contains("two handlers have the name \"orders\", or had it formerly"), "{refused}");
+    }
+    let known = line.store.handlers(Some("billing")).await.unwrap();
+    assert!(known.iter().all(|known| known.formerly.is_empty()), "{known:?}");
 }
 
 /// The empty name is that of no handler, to which the messages belong that none takes.
