@@ -84,9 +84,9 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
     }
 }
 
-/// Records that the worker's handlers are alive, until the future is dropped or the worker has to end, so that other workers of this consumer leave their
-/// rows to them. Once an hour, and at the start, it reports rows that no worker runs, and lets messages run that another version
-/// has stored for an external call.
+/// Records that the worker's handlers are alive, until the future is dropped or the worker has to end, so that other workers of
+/// this consumer leave their rows to them. Once an hour, and at the start, it lets messages run that another version has stored for
+/// an external call. Once an hour it reports rows that no worker runs, as the registration does at the start.
 ///
 /// If handlers are not in the database any more, it ends the worker: a start registers them, under the numbers that they had.
 ///
@@ -113,7 +113,10 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
         }
         if minute % REMIND == 0 {
             release_calls(pipeline).await;
-            remind(pipeline).await;
+            // The registration has just looked for such rows.
+            if minute > 0 {
+                remind(pipeline).await;
+            }
         }
         tokio::time::sleep(SEEN).await;
         pipeline.outage.over().await;
