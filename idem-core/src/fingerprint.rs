@@ -181,6 +181,17 @@ impl fmt::Debug for Fingerprint {
 mod tests {
     use super::*;
 
+    /// Claims and rows of earlier versions have them: never change them.
+    #[test]
+    fn a_fingerprint_is_the_same_for_ever() {
+        let shown = |fingerprint: Fingerprint| hex::encode(fingerprint.as_bytes());
+        assert_eq!(shown(Fingerprint::of(b"{}")), "44136fa355b3678a1146ad16f7e8649e");
+        assert_eq!(shown(Fingerprint::of(b"{}").by("a")), "44136fa355b3678a1146ad16f7e8649ecd20");
+        let headers = [("a".to_owned(), "b".to_owned())].into_iter().collect();
+        let whole = Delivery::new("orders", "{}").with_event_type(Some("paid".to_owned())).with_headers(headers);
+        assert_eq!(shown(Fingerprint::of_keyless(&whole)), "af9e4163adabcca39649778956371743");
+    }
+
     #[test]
     fn a_stored_fingerprint_is_read_back_unchanged() {
         let (tombstone, hash) = (Fingerprint::short(b"tombstone"), Fingerprint::of(b"{}"));

@@ -217,6 +217,7 @@ macro_rules! store_suite {
             the_names_of_a_handler_have_one_number
             two_names_with_claims_are_joined_by_the_statement_only
             a_name_that_was_lost_gets_its_number_again_and_no_other_name_gets_it
+            a_renamed_handler_that_was_lost_gets_its_number_again
             concurrent_registration_agrees
             waiting_lists_handlers_with_rows
             handlers_are_seen_when_a_worker_has_them

@@ -109,6 +109,7 @@ fn data_in_json_is_as_it_was_written() {
         (r#","data":{"n":1},"datacontenttype":"application/vnd.shop+JSON; v=1""#, Some(r#"{"n":1}"#)),
         (r#","data":{"n":1},"datacontenttype":"application/xml""#, Some(r#"{"n":1}"#)),
         (r#","data":null"#, Some("null")),
+        (r#","data":1,"data":2"#, Some("2")),
         (r#","data_base64":"aGVsbG8=""#, Some("hello")),
         (r#","data_base64":"","data":5"#, None),
         (r#","data":5,"data_base64":null"#, Some("5")),
@@ -131,6 +132,14 @@ fn attributes_in_json_are_text() {
         [("odd", r#"{"a": 1}"#), ("sequence", "12345678901234567890"), ("subject", "a\"b"), ("test", "true")];
     assert_eq!(expected.map(|(name, _)| event.attribute(name)), expected.map(|(_, value)| Some(value)));
     assert_eq!((event.attribute("id"), event.attribute("time")), (None, None));
+}
+
+/// In whichever way its name is written. The key is one key, since each delivery has the same last one.
+#[test]
+fn of_two_members_with_one_name_the_last_counts() {
+    let event = event(&json(r#","subject":"a","\u0069d":"8","subject":"b""#));
+    assert_eq!((event.id(), event.attribute("subject")), ("8", Some("b")));
+    assert!(why(&json(r#","id":null"#)).contains("it has no `id`"));
 }
 
 #[test]

@@ -88,6 +88,9 @@ fn at_hand(running: usize) -> usize {
 /// Besides direct and inbox runs: the inbox's own statements, the housekeeping, and the sign of life.
 const BOOKKEEPING: usize = 3;
 
+/// The largest window of the kill switch, which is in memory, and is counted for each undeliverable message.
+const WINDOW: usize = 10_000;
+
 impl Settings {
     pub(crate) fn is_unordered(&self) -> bool {
         self.order == DeliveryOrder::None
@@ -185,8 +188,11 @@ impl Settings {
             );
         }
         let (limit, of) = self.undeliverable_limit;
-        if !(1..=of).contains(&limit) {
-            return refuse("`.undeliverable_limit(limit, of)` needs a limit from 1 to `of`");
+        if !(1..=of).contains(&limit) || of > WINDOW {
+            return refuse(
+                "`.undeliverable_limit(limit, of)` needs a limit from 1 to `of`, and `of` at most 10000, since the worker keeps so \
+                 many in memory: for messages that nobody needs, add a handler that names no event, and does nothing",
+            );
         }
         Ok(())
     }
@@ -214,5 +220,18 @@ mod tests {
         assert_eq!([1, 2, 4, 5, 16, 100].map(at_hand), [1, 1, 1, 2, 4, 25]);
         let accepted = |prefetch| Settings { prefetch: Some(prefetch), ..direct() }.check("billing").is_ok();
         assert!(!accepted(3) && accepted(4) && accepted(65_535) && !accepted(65_536));
+    }
+
+    /// A window without an end would turn the kill switch off, and grow in memory for as long as the worker runs.
+    #[test]
+    fn the_window_of_the_kill_switch_has_an_end() {
+        let accepted = |undeliverable_limit| {
+            let settings = Settings { undeliverable_limit, ..Settings::default() };
+            settings.check("billing").is_ok()
+        };
+        assert!(accepted((1, 1)) && accepted((WINDOW, WINDOW)));
+        assert!(
+            !accepted((0, 1)) && !accepted((2, 1)) && !accepted((1, WINDOW + 1)) && !accepted((usize::MAX, usize::MAX))
+        );
     }
 }

@@ -39,10 +39,13 @@ fn flaw(handler: &Facts, source: &impl Source, settings: &Settings) -> Option<St
         )
     };
     let (positions, partition_keys) = (lacks("position", "positions"), lacks("partition key", "partition keys"));
-    let flaws: [(bool, &str); 7] = [
+    let is_odd = |name: &&str| name.is_empty() || name.len() > 200 || name.contains('\0');
+    let flaws: [(bool, &str); 8] = [
+        (is_odd(&name), "needs a name of 1 to 200 bytes without NUL: it is part of every claim"),
+        // The empty name stands for no handler, and its row would be renamed.
         (
-            name.is_empty() || name.len() > 200 || name.contains('\0'),
-            "needs a name of 1 to 200 bytes without NUL: it is part of every claim",
+            handler.formerly.iter().any(is_odd),
+            "has a former name that no handler can have had: remove it from `FORMERLY`",
         ),
         (
             handler.limits.timeout.is_some_and(|timeout| timeout.is_zero()),

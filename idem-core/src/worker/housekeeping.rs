@@ -84,9 +84,9 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
     }
 }
 
-/// Records that the worker's handlers are alive, until the future is dropped, so that other workers of this consumer leave their
-/// rows to them. Once an hour, and at the start, it reports rows that no worker runs, and lets messages run that another version
-/// has stored for an external call.
+/// Records that the worker's handlers are alive, until the future is dropped or the worker has to end, so that other workers of
+/// this consumer leave their rows to them. Once an hour, and at the start, it lets messages run that another version has stored for
+/// an external call. Once an hour it reports rows that no worker runs, as the registration does at the start.
 ///
 /// If handlers are not in the database any more, it ends the worker: a start registers them, under the numbers that they had.
 ///
@@ -97,17 +97,26 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
         // The first time without a wait: the registration of the handlers skipped locked rows.
         match pipeline.store.mark(&handlers, HandlerMark::Seen).await {
             Ok(true) => {}
-            Ok(false) => pipeline.defect.end(Error::Config(format!(
-                "the database does not know all handlers of {consumer:?} any more: it was restored from an older backup, has lost \
-                 transactions in a failover, or a handler was renamed meanwhile. Start the worker again, which registers them"
-            ))),
+            Ok(false) => {
+                let why = format!(
+                    "the database does not know all handlers of {consumer:?} any more: it was restored from an older backup, has \
+                     lost transactions in a failover, or a handler was renamed meanwhile, under whose new name the messages that \
+                     this worker has processed since are new. Start the worker again, which registers its handlers"
+                );
+                // A program that runs the worker beside a server may never look at what it returns.
+                tracing::error!(consumer, "the worker ends: {why}");
+                return pipeline.defect.end(Error::Config(why));
+            }
             Err(fault) => {
                 tracing::debug!(error = %fault, "the handlers' last-seen time was not written; it is retried later");
             }
         }
         if minute % REMIND == 0 {
             release_calls(pipeline).await;
-            remind(pipeline).await;
+            // The registration has just looked for such rows.
+            if minute > 0 {
+                remind(pipeline).await;
+            }
         }
         tokio::time::sleep(SEEN).await;
         pipeline.outage.over().await;

@@ -154,7 +154,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// no deliveries, and keeps undeliverable ones unsettled. After a while it releases them, if the source has an
     /// [`unsettled_limit`](Source::unsettled_limit). It resumes after [`Health::resume`](crate::Health::resume) or a
     /// restart. One bad producer among good ones never pauses it, because messages of the others are processed. A limit
-    /// of 0 or above `of` is an error when the worker starts. If most messages of a queue are
+    /// of 0 or above `of`, or an `of` above 10,000, is an error when the worker starts. If most messages of a queue are
     /// of types that nobody needs, add a handler that names no event, and does nothing.
     ///
     /// ```

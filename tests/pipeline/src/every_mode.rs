@@ -125,6 +125,7 @@ macro_rules! __pipeline_in_every_mode {
             a_header_chooses_the_handler
             an_unknown_type_is_dead_and_kept_whole
             two_handlers_of_one_name_refuse_the_start
+            a_former_name_that_no_handler_can_have_refuses_the_start
             a_subject_chooses_the_handler_by_its_pattern
             patterns_that_overlap_or_make_no_sense_refuse_the_start
             a_worker_refuses_a_broker_without_that_by_which_it_routes

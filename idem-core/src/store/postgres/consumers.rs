@@ -48,8 +48,8 @@ impl Consumers for Postgres {
             (Some(_), Some(_)) => return Ok(false),
             (Some(before), None) => (before, true),
             (None, Some(after)) => (after, false),
-            (None, None) => match self.register(consumer, &[new]).await?.first() {
-                Some(id) => (*id, false),
+            (None, None) => match self.register(consumer, &[old]).await?.first() {
+                Some(id) => (*id, true),
                 None => return Ok(true),
             },
         };

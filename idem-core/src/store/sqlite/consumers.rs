@@ -37,7 +37,7 @@ impl Consumers for Sqlite {
                 (Some(_), Some(_)) => return Ok(false),
                 (Some(before), None) => (before, true),
                 (None, Some(after)) => (after, false),
-                (None, None) => (self.intern(txn.connection(), consumer, new).await?, false),
+                (None, None) => (self.intern(txn.connection(), consumer, old).await?, true),
             };
             if is_old {
                 sql::query(statements::KEEP_NAME).bind(id).execute(txn.connection()).await?;
