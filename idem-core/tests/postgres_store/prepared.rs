@@ -75,3 +75,31 @@ async fn a_prepared_transaction_whose_connection_is_lost_is_rolled_back() {
         is_gone(&mut world, "a", abuse).await;
     }
 }
+
+/// The handler has a role that idem's own sessions do not have.
+#[tokio::test]
+async fn a_transaction_that_was_prepared_in_another_role_is_rolled_back() {
+    let Some(mut world) = prepares().await else { return };
+    let (user, role) = (fresh("idem_user"), fresh("idem_role"));
+    let schema = &world.schema;
+    let text = format!(
+        "CREATE ROLE {role}; CREATE ROLE {user} LOGIN PASSWORD 'secret' IN ROLE {role};
+         GRANT USAGE ON SCHEMA {schema} TO {user}; GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {user}"
+    );
+    world.other.execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
+    let (_, rest) = world.url.rsplit_once('@').unwrap();
+    let url = format!("postgres://{user}:secret@{rest}");
+    let options = idem_core::Postgres::options(&url).schema(&world.schema).verify_only();
+    world.store = options.connect().await.unwrap();
+    let abuse = format!("SET ROLE {role}; PREPARE TRANSACTION NAME");
+    let first = prepared(&world, "a", &format!("{abuse}; RESET ROLE")).await;
+    assert!(matches!(world.store.commit(first).await, CommitResult::RolledBack));
+    let second = prepared(&world, "a", &abuse).await;
+    let ticket = world.store.ticket(&second).unwrap();
+    drop(second);
+    assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::Ended);
+    is_gone(&mut world, "a", &abuse).await;
+    world.store = idem_core::Postgres::options(&world.url).schema(&world.schema).connect().await.unwrap();
+    let text = format!("DROP OWNED BY {user}; DROP ROLE {user}; DROP ROLE {role}");
+    world.other.execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
+}

@@ -129,19 +129,27 @@ impl Postgres {
 }
 
 /// Rolls back a transaction that a handler prepared for another session to commit (PREPARE TRANSACTION), if the one with this
-/// number is prepared. No session holds it, and it keeps its claim locked until somebody ends it: only the role that prepared it, or a
-/// superuser. Returns whether it was.
+/// number is prepared. No session holds it, and it keeps its claim locked until somebody ends it. Returns whether it was.
+///
+/// Only the role that prepared it may do so, or a superuser, and a handler may have taken another role before or after.
+/// The connection has that role then, and is closed when it is put back.
 async fn roll_back_prepared(connection: &mut Connection, number: &str) -> Result<bool, Failure> {
     let find = format!(
-        "SELECT pg_catalog.format('ROLLBACK PREPARED %L', gid)
+        "SELECT pg_catalog.format('ROLLBACK PREPARED %L', gid),
+             pg_catalog.format('RESET SESSION AUTHORIZATION; SET ROLE %I', owner)
          FROM pg_catalog.pg_prepared_xacts
          WHERE transaction = ({}::pg_catalog.xid8)::pg_catalog.xid AND database = pg_catalog.current_database()",
         literal(number)
     );
     let rows = connection.text(find).await?;
     let Some(row) = rows.first() else { return Ok(false) };
-    let end: String = row.try_get(0)?;
-    let ended = connection.text(&*end).await;
+    let (end, own): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+    let mut ended = connection.text(&*end).await;
+    // A pooler's session keeps no role.
+    if ended.as_ref().is_err_and(|failure| failure.code() == Some("42501")) && !connection.is_pooled() {
+        connection.text(own).await?;
+        ended = connection.text(&*end).await;
+    }
     if let Err(failure @ Failure::Refused(_)) = &ended {
         TELL.call_once(|| tracing::error!(error = ?failure, "a handler ran PREPARE TRANSACTION, and idem cannot undo it, so that its message is held: run {end}"));
     }

@@ -48,7 +48,8 @@ pub(super) fn poll_due() -> String {
 pub(super) const CALLING: &str = "state = 'calling' AND {due} <= +{now}";
 
 /// The inner query runs once per handler, so that the index finds its earliest rows, regardless of how many rows are
-/// due and of the rows of other consumers. SQLite has no LATERAL, and an `IN` list would sort all due rows. $1: handlers, each with
+/// due and of the rows of other consumers. SQLite has no LATERAL, and an `IN` list would sort all due rows. It returns id, time and
+/// size of the rows, because a join by their ids reads the whole table if `ANALYZE` has found a small one. $1: handlers, each with
 /// its lease and the name of its call; $2 the limit, $3 the token, $4 the limit of bytes. The sizes of a row are read without its
 /// payload. RETURNING sees only the new values, so a row that lost its lease does not tell how long it has been due.
 pub(super) fn take(kind: RowKind) -> String {
@@ -62,14 +63,16 @@ pub(super) fn take(kind: RowKind) -> String {
 UPDATE "idem_inbox_messages" AS i
 SET crash_count = i.crash_count + 1, locked_by = $3, locked_until = {now} + due.lease, {fetched}
 FROM (
-    SELECT m.id, h.value ->> 1 AS lease, h.value ->> 2 AS call, sum(length(payload) + length(envelope)) OVER (
-        ORDER BY {due}, m.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    SELECT found.value ->> 0 AS id, h.value ->> 1 AS lease, h.value ->> 2 AS call, sum(found.value ->> 2) OVER (
+        ORDER BY found.value ->> 1, found.value ->> 0 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS before
-    FROM json_each($1) AS h CROSS JOIN "idem_inbox_messages" AS m
-    WHERE m.id IN (
-        SELECT f.id FROM "idem_inbox_messages" AS f WHERE f.handler_id = h.value ->> 0 AND {which} ORDER BY {due} LIMIT $2
-    )
-    ORDER BY {due}, m.id LIMIT $2
+    FROM json_each($1) AS h CROSS JOIN json_each((
+        SELECT json_group_array(json_array(id, at, bytes)) FROM (
+            SELECT f.id, {due} AS at, length(payload) + length(envelope) AS bytes FROM "idem_inbox_messages" AS f
+            WHERE f.handler_id = h.value ->> 0 AND {which} ORDER BY {due} LIMIT $2
+        )
+    )) AS found
+    ORDER BY found.value ->> 1, found.value ->> 0 LIMIT $2
 ) AS due
 WHERE i.id = due.id AND coalesce(due.before, 0) < $4
 RETURNING {row}, CASE WHEN crash_count = 1 THEN {now} - run_at END AS waited"#;
