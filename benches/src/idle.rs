@@ -9,11 +9,11 @@ use idem::adapter::StagedMessage;
 use idem::codec::{Codec, DecodeError};
 use idem::prelude::*;
 use idem::store::{
-    ClaimState, Claimed, CommitResult, Consumers, DeadOutgoing, DueRows, ErrorClass, ExistingClaim, Fate, Filter,
+    ClaimState, Claimed, CommitResult, Consumers, DeadOutgoing, DueRows, ErrorClass, ExistingClaim, FetchLimit, Filter,
     HandlerId, HandlerMark, HasConnection, Identity, InboxRows, KnownHandler, LeaseAnswer, LeaseRequest, LeftCalls,
     LocalMessage, LookBack, NewRow, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
-    Replay, Replayed, Resolution, Row, RowRef, RowResult, Stats, StoreError, StoreFacts, TakeFor, TakeLimit, TakenRows,
-    Ticket, Transactions, TxnState, UnreadOutbox,
+    Replay, Replayed, Resolution, Row, RowRef, RowResult, Stats, StoreError, StoreFacts, TakeFor, TakenRows,
+    Transactions, TxnHandle, TxnOutcome, TxnState, UnreadOutbox,
 };
 use idem::{Delivery, Error};
 use uuid::Uuid;
@@ -106,7 +106,7 @@ impl Transactions for Nothing {
         Ok(vec![None; identities.len()])
     }
 
-    async fn reopen(&self, _: &mut Nowhere, _: &Identity, _: &Ticket) -> Answer<bool> {
+    async fn reopen(&self, _: &mut Nowhere, _: &Identity, _: &TxnHandle) -> Answer<bool> {
         Ok(true)
     }
 
@@ -122,16 +122,16 @@ impl Transactions for Nothing {
         ErrorClass::Ordinary
     }
 
-    async fn rollback(&self, _: Nowhere) -> Answer<Fate> {
-        Ok(Fate::RolledBack)
+    async fn rollback(&self, _: Nowhere) -> Answer<TxnOutcome> {
+        Ok(TxnOutcome::RolledBack)
     }
 
-    fn ticket(&self, _: &Nowhere) -> Option<Ticket> {
+    fn txn_handle(&self, _: &Nowhere) -> Option<TxnHandle> {
         None
     }
 
-    async fn fate(&self, _: &Ticket) -> Answer<Fate> {
-        Ok(Fate::RolledBack)
+    async fn txn_outcome(&self, _: &TxnHandle) -> Answer<TxnOutcome> {
+        Ok(TxnOutcome::RolledBack)
     }
 }
 
@@ -148,7 +148,7 @@ impl InboxRows for Nothing {
         Ok(DueRows::default())
     }
 
-    async fn take(&self, _: &[TakeFor], _: TakeLimit, _: Uuid) -> Answer<TakenRows> {
+    async fn fetch(&self, _: &[TakeFor], _: FetchLimit, _: Uuid) -> Answer<TakenRows> {
         Ok(TakenRows { rows: Vec::new(), since: Instant::now() })
     }
 

@@ -21,7 +21,7 @@ const TRANSACTIONS: f64 = 2.0;
 const PROCESSOR: f64 = 0.1;
 
 /// How long after its start a worker is measured: by then it has connected and prepared its statements, and sessions have
-/// reported that, which they put off by up to ten seconds (`PGSTAT_IDLE_INTERVAL`).
+/// reported that, which they delay by up to ten seconds (`PGSTAT_IDLE_INTERVAL`).
 const SETTLE: Duration = Duration::from_secs(15);
 
 /// The name of the queue, stream or topic.

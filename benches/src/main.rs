@@ -5,7 +5,7 @@
 //! | `options`, `servers` | the command line; the servers, and the other library |
 //! | `all`, `plan` | the rounds of all sides; one case, all cases and thresholds |
 //! | `sides` | all sides, ready to run |
-//! | `by_hand` | A: no dedup; B, the baseline: a loop written with sqlx |
+//! | `hand_written` | A: no dedup; B, the baseline: a loop written with sqlx |
 //! | `worker`, `sqlite` | C, D and E: idem on PostgreSQL, also from each broker; on SQLite |
 //! | `framework`, `idle` | idem alone, with a store that does nothing; `bin/allocations` counts its allocations |
 //! | `calls` | external calls at once, with few connections |
@@ -18,9 +18,9 @@
 //! | `outcome` | the results, as a table |
 
 mod all;
-mod by_hand;
 mod calls;
 mod framework;
+mod hand_written;
 mod idle;
 mod idle_worker;
 mod machine;

@@ -92,12 +92,12 @@ mod tests {
 
     #[test]
     fn a_ratio_is_that_of_the_rounds_and_not_that_of_the_medians() {
-        let (one, other) = (Case::new(Side::Idem, 1), Case::new(Side::ByHand, 1));
+        let (one, other) = (Case::new(Side::Idem, 1), Case::new(Side::HandWritten, 1));
         let mut samples = Samples::default();
         // The machine was twice as fast in the second round, for both.
-        for (rate, by_hand) in [(100.0, 50.0), (200.0, 100.0), (400.0, 100.0)] {
+        for (rate, hand_written) in [(100.0, 50.0), (200.0, 100.0), (400.0, 100.0)] {
             samples.add(one, Sample { rate, client: 0.0, wal: 0.0 });
-            samples.add(other, Sample { rate: by_hand, client: 0.0, wal: 0.0 });
+            samples.add(other, Sample { rate: hand_written, client: 0.0, wal: 0.0 });
         }
         assert_eq!(samples.ratio(&one, &other), Some(2.0));
         assert_eq!(samples.ratio(&one, &Case::new(Side::Batch(100), 1)), None);

@@ -79,18 +79,18 @@ impl<S: Store> Routes<S> {
     /// Returns the handler that names this delivery's event type or subject, or else the one that names none. If there
     /// are several, returns the first.
     pub(crate) fn find(&self, delivery: &Delivery) -> Result<&Route<S>, Undeliverable> {
-        self.takers(delivery).next().ok_or_else(|| self.untaken(delivery))
+        self.routes_for(delivery).next().ok_or_else(|| self.no_route(delivery))
     }
 
     /// Returns why a delivery is undeliverable that no handler takes.
-    pub(crate) fn untaken(&self, delivery: &Delivery) -> Undeliverable {
+    pub(crate) fn no_route(&self, delivery: &Delivery) -> Undeliverable {
         let (what, event) = self.named_by(delivery);
         let event = event.map_or_else(|| format!("no {what}"), |event| format!("the {what} {event:?}"));
         Undeliverable::new(Reason::UnknownType, format!("no handler of this worker takes a delivery with {event}"))
     }
 
     /// Returns all handlers that name this delivery's event type or subject, or else all that name none.
-    pub(crate) fn takers(&self, delivery: &Delivery) -> impl Iterator<Item = &Route<S>> {
+    pub(crate) fn routes_for(&self, delivery: &Delivery) -> impl Iterator<Item = &Route<S>> {
         let (_, event) = self.named_by(delivery);
         let takes = move |route: &&Route<S>| match (&self.route_by, route.handler.facts().event, event) {
             (RouteBy::Subject, Some(pattern), Some(subject)) => subject::matches(pattern, subject),
@@ -104,16 +104,16 @@ impl<S: Store> Routes<S> {
 
     /// Returns whether several handlers take this delivery.
     pub(crate) fn are_several(&self, delivery: &Delivery) -> bool {
-        self.fan_out && self.takers(delivery).nth(1).is_some()
+        self.fan_out && self.routes_for(delivery).nth(1).is_some()
     }
 
     /// Returns the handlers for which a replayed row without a key goes back through decode and key: the one that the
     /// row belongs to, or all that take it now if that one does not.
-    pub(crate) fn takers_of_row<'a>(&'a self, row: &'a Row) -> Vec<&'a Route<S>> {
-        let takers: Vec<_> = self.takers(&row.delivery).collect();
-        match takers.iter().find(|route| route.id == row.identity.handler) {
+    pub(crate) fn routes_for_row<'a>(&'a self, row: &'a Row) -> Vec<&'a Route<S>> {
+        let routes: Vec<_> = self.routes_for(&row.delivery).collect();
+        match routes.iter().find(|route| route.id == row.identity.handler) {
             Some(route) => vec![*route],
-            None => takers,
+            None => routes,
         }
     }
 

@@ -116,7 +116,7 @@ pub trait Source: Send + 'static {
     /// may have to take less, for a while or because of the broker's own limit. The worker asks after each
     /// [`subscribe`](Self::subscribe) and each [`next`](Self::next), and is not ready while the database refuses as many
     /// messages.
-    fn room(&self) -> Option<usize> {
+    fn capacity(&self) -> Option<usize> {
         None
     }
 
@@ -223,7 +223,7 @@ pub struct SubscribeOptions {
     pub max_unsettled: u16,
     /// With this many unsettled deliveries each worker task still has one to process; those up to `max_unsettled` only wait
     /// here, to save time. A source whose broker limits all workers together takes no more than this, because the others
-    /// would be missing elsewhere, and then returns it from [`Source::room`]. [`new`](Self::new) sets it to
+    /// would be missing elsewhere, and then returns it from [`Source::capacity`]. [`new`](Self::new) sets it to
     /// `max_unsettled`; more than that counts as that.
     pub least_unsettled: u16,
     /// How long a delivery normally stays unsettled: the longest timeout of the worker's handlers. The source warns if

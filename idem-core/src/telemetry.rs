@@ -21,7 +21,7 @@ pub(crate) struct Meters {
     /// Each counter with the word of its outcome.
     outcomes: [(&'static str, Counter); 5],
     /// Tries of messages that end without an outcome.
-    pub(crate) held: Counter,
+    pub(crate) parked: Counter,
     /// From BEGIN to the response of the claim; of a batch once for each handler.
     pub(crate) claim: Histogram,
     /// The handler.
@@ -44,7 +44,7 @@ impl Meters {
         };
         Self {
             outcomes: ["processed", "duplicate", "conflict", "scheduled", "dead"].map(|word| (word, outcome(word))),
-            held: outcome("held"),
+            parked: outcome("parked"),
             claim: histogram!("idem_claim_wait_seconds", &labels),
             handler: histogram!("idem_handler_seconds", &labels),
             commit: histogram!("idem_commit_seconds", &labels),
@@ -90,7 +90,7 @@ impl ConsumerMetrics {
 /// The metrics of one relay.
 pub(crate) struct RelayMetrics {
     pub(crate) published: Counter,
-    pub(crate) refused: Counter,
+    pub(crate) rejected: Counter,
     pub(crate) given_up: Counter,
     /// From the time at which a message was staged to its confirm.
     pub(crate) lag: Histogram,
@@ -106,7 +106,7 @@ impl RelayMetrics {
         let labels = [("outbox", outbox.to_owned())];
         Self {
             published: counter!("idem_outbox_published_total", &labels),
-            refused: counter!("idem_outbox_refused_total", &labels),
+            rejected: counter!("idem_outbox_rejected_total", &labels),
             given_up: counter!("idem_outbox_given_up_total", &labels),
             lag: histogram!("idem_outbox_lag_seconds", &labels),
             active: gauge!("idem_outbox_active", &labels),
@@ -130,8 +130,8 @@ pub(crate) fn lag(consumer: &str, source: &str, messages: u64) {
 }
 
 /// Logs that a message is scheduled after a failure, or a dead letter, with its row and the cause. A message that was
-/// stored before its first run has no failure to tell.
-pub(crate) fn tell(id: Option<i64>, attempt: u32, state: Result<Duration, Reason>, error: &str) {
+/// stored before its first run has no failure to log.
+pub(crate) fn log_failure(id: Option<i64>, attempt: u32, state: Result<Duration, Reason>, error: &str) {
     match state {
         Ok(due) if attempt > 0 => tracing::warn!(id, attempt, ?due, error, "the message is scheduled"),
         Ok(_) => {}
@@ -141,13 +141,13 @@ pub(crate) fn tell(id: Option<i64>, attempt: u32, state: Result<Duration, Reason
 
 /// Returns whether anyone may get the span of a delivery: a subscriber, or a logger of the crate `log` in place of one. A span
 /// that nobody gets costs time as well: `tracing` collects its fields for the logger, and looks at it whenever it is polled.
-pub(crate) fn is_heard() -> bool {
+pub(crate) fn is_traced() -> bool {
     LevelFilter::current() >= LevelFilter::INFO || log::max_level() >= log::LevelFilter::Info
 }
 
 /// The span of one delivery or one run from the inbox, named as in OpenTelemetry's messaging conventions.
 pub(crate) fn span(system: &'static str, consumer: &str, delivery: &Delivery) -> Span {
-    if !is_heard() {
+    if !is_traced() {
         return Span::none();
     }
     let span = tracing::info_span!(

@@ -86,7 +86,7 @@ fn run_row(mut next: impl FnMut() -> Option<Program>, env: &[(&str, String)]) ->
     Ok(failed)
 }
 
-/// Runs a program, and prints its output when it has ended: another one runs beside it. Returns whether it passed.
+/// Runs a program, and prints its output when it has ended: another one runs concurrently with it. Returns whether it passed.
 fn run_program(command: &mut Command, log: &Path) -> Result<bool> {
     let name = log.file_name().unwrap_or_default().to_string_lossy();
     let file = File::create(log).context("cannot write the output of a test program")?;

@@ -22,7 +22,7 @@ const THREADS: &str = "RUST_TEST_THREADS";
 /// The examples that end by themselves.
 const RUN: &[&str] = &[
     "quickstart",
-    "by_hand",
+    "hand_written",
     "events",
     "ordering",
     "batch",

@@ -1,4 +1,4 @@
-//! The relay: how fast it publishes what is staged, and how long after the commit, compared to a loop by hand with the same
+//! The relay: how fast it publishes what is staged, and how long after the commit, compared to a hand-written loop with the same
 //! confirms.
 //!
 //! | file | contents |

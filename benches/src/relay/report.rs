@@ -39,8 +39,8 @@ const LABELS: [&str; Side::ALL.len()] = [
 
 /// The ratios, each with the lowest one that is allowed.
 const RATIOS: [(Side, Side, &str, f64); 4] = [
-    (Side::Relay, Side::Bare, "relay / loop", 0.8),
-    (Side::Keyed, Side::Bare, "relay, messages with keys / loop", 0.0),
+    (Side::Relay, Side::HandWritten, "relay / loop", 0.8),
+    (Side::Keyed, Side::HandWritten, "relay, messages with keys / loop", 0.0),
     (Side::Hot, Side::Keyed, "relay, all messages of one key / of many keys", 0.0),
     (Side::Open, Side::Behind, "relay, beside an open transaction / without", 0.8),
 ];
@@ -149,7 +149,7 @@ mod tests {
     /// has a rate of 100.
     fn report(relay: f64, open: f64, p99: f64, rate: f64) -> Report {
         let mut line = Line::new(Broker::Nats);
-        let others = [(Side::Keyed, 2.0), (Side::Hot, 1.0), (Side::Behind, 80.0), (Side::Bare, 100.0)];
+        let others = [(Side::Keyed, 2.0), (Side::Hot, 1.0), (Side::Behind, 80.0), (Side::HandWritten, 100.0)];
         for (side, rate) in others.into_iter().chain([(Side::Relay, relay), (Side::Open, open)]) {
             line.rates[side as usize].push(rate);
         }

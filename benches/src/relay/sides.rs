@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::pace::Confirms;
-use crate::by_hand;
+use crate::hand_written;
 use crate::message::{self, SCHEMA};
 use crate::sides::LANES;
 use crate::tables::run;
@@ -49,11 +49,12 @@ pub(super) enum Side {
     /// deleted row.
     Open,
     /// A loop that publishes from memory.
-    Bare,
+    HandWritten,
 }
 
 impl Side {
-    pub(super) const ALL: [Self; 6] = [Self::Relay, Self::Keyed, Self::Hot, Self::Behind, Self::Open, Self::Bare];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Relay, Self::Keyed, Self::Hot, Self::Behind, Self::Open, Self::HandWritten];
 }
 
 pub(super) struct Sides {
@@ -70,7 +71,7 @@ impl Sides {
         let mut conn = PgConnection::connect(url).await?;
         message::tables(&mut conn).await?;
         let store = Postgres::options(url).schema(SCHEMA).connect().await?;
-        let pool = by_hand::pool(url, LANES as u32).await?;
+        let pool = hand_written::pool(url, LANES as u32).await?;
         Ok(Self { url: url.to_owned(), conn, store, pool })
     }
 
@@ -83,7 +84,7 @@ impl Sides {
             Side::Hot => self.publish::<B>(address, (0, messages.div_ceil(PART)), 1).await?,
             Side::Behind => self.publish::<B>(address, (OTHERS * messages, messages), 0).await?,
             Side::Open => self.publish_beside_open::<B>(address, messages).await?,
-            Side::Bare => bare(&client, messages).await?,
+            Side::HandWritten => hand_written(&client, messages).await?,
         };
         client.delete().await?;
         Ok(rate)
@@ -148,7 +149,7 @@ impl Sides {
 }
 
 /// Publishes from memory. The next message is published as soon as one is confirmed.
-async fn bare<B: Client>(client: &B, messages: usize) -> Result<f64> {
+async fn hand_written<B: Client>(client: &B, messages: usize) -> Result<f64> {
     let confirms = &Confirms::new(messages);
     stream::iter(0..messages)
         .map(|number| async move {

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::{interval, sleep, timeout};
 
 use self::publisher::Pace;
-use self::verdict::{LOOK, Minute, Verdict};
+use self::verdict::{Minute, SAMPLE_INTERVAL, Verdict};
 use self::worker::{KEPT, NAME, Process, SCHEMA};
 use crate::machine::{describe, load};
 use crate::message;
@@ -87,7 +87,7 @@ async fn watched(
     pace: &watch::Sender<Pace>,
     count: u64,
 ) -> Result<Vec<Minute>> {
-    let mut ticks = interval(LOOK);
+    let mut ticks = interval(SAMPLE_INTERVAL);
     ticks.tick().await;
     let mut minutes = Vec::new();
     for number in 1..=count {

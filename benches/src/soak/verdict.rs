@@ -11,17 +11,17 @@ use tokio::time::{Instant, Interval};
 use super::worker::{Process, SCHEMA};
 use crate::samples::median;
 
-/// The time between two looks at the process.
-pub(crate) const LOOK: Duration = Duration::from_secs(5);
+/// The time between two samples of the process.
+pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
 
-const LOOKS: usize = 12;
+const SAMPLES: usize = 12;
 
-/// One minute of a soak. Memory is the median of its looks; connections and tables are those of its end.
+/// One minute of a soak. Memory is the median of its samples; connections and tables are those of its end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Minute {
     /// All messages so far.
     pub(crate) processed: u64,
-    /// Messages per second, from the third look to the last.
+    /// Messages per second, from the third sample to the last.
     pub(crate) rate: f64,
     /// Megabytes that the process has allocated.
     pub(crate) memory: f64,
@@ -42,20 +42,20 @@ pub(crate) struct Table {
 impl Minute {
     /// Measures the next minute.
     pub(crate) async fn measure(ticks: &mut Interval, worker: &Process, conn: &mut PgConnection) -> Result<Self> {
-        let (mut memory, mut looks) = (Vec::new(), Vec::new());
-        for _ in 0..LOOKS {
+        let (mut memory, mut samples) = (Vec::new(), Vec::new());
+        for _ in 0..SAMPLES {
             ticks.tick().await;
-            looks.push((Instant::now(), worker.processed()));
+            samples.push((Instant::now(), worker.processed()));
             memory.push(worker.memory()?);
         }
-        let ((began, first), (ended, processed)) = (looks[2], looks[LOOKS - 1]);
+        let ((began, first), (ended, processed)) = (samples[2], samples[SAMPLES - 1]);
         let rate = processed.saturating_sub(first) as f64 / ended.duration_since(began).as_secs_f64();
         // One for each connection but this one, whoever has made it: the server has no other users.
         let text = "SELECT count(*)::float8 FROM pg_stat_activity
                     WHERE backend_type = 'client backend' AND datname = current_database() AND pid <> pg_backend_pid()";
         let connections = sqlx::query_scalar(text).fetch_one(&mut *conn).await?;
         let (claims, inbox) =
-            (Table::look(conn, "processed_messages").await?, Table::look(conn, "inbox_messages").await?);
+            (Table::read(conn, "processed_messages").await?, Table::read(conn, "inbox_messages").await?);
         Ok(Self { processed, rate, memory: median(memory), connections, claims, inbox })
     }
 
@@ -68,7 +68,7 @@ impl Minute {
 }
 
 impl Table {
-    async fn look(conn: &mut PgConnection, name: &str) -> Result<Self> {
+    async fn read(conn: &mut PgConnection, name: &str) -> Result<Self> {
         let table = format!("{SCHEMA}.{name}");
         let text = format!(
             "SELECT pg_total_relation_size('{table}') / 1e6::float8, count(*)::float8,

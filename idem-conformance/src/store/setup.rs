@@ -108,8 +108,8 @@ pub async fn two_names_with_claims_are_joined_by_the_statement_only<W: World>(wo
     stage.process("of the old one").await;
     assert!(!stage.store.rename("billing", "old", "order_paid").await.unwrap());
     assert_eq!(register(&stage.store, "billing", "old").await, old, "nothing has changed");
-    let cure = Remedies::of(&stage.store, "billing", "old", "order_paid").join;
-    stage.world.run(&cure).await;
+    let remedy = Remedies::of(&stage.store, "billing", "old", "order_paid").join;
+    stage.world.run(&remedy).await;
     assert!(stage.store.rename("billing", "old", "order_paid").await.unwrap());
     assert_eq!(register(&stage.store, "billing", "old").await, new);
     stage.handler = new;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idem_conformance::store::{Setup, World};
 use idem_core::store::{
-    CallAnswer, CallResult, ClaimState, Consumers, Filter, HandlerId, Identity, InboxRows, NewRow, Page, Row, RowKind,
-    RowResult, TakeFor, TakeLimit, Transactions,
+    CallAnswer, CallResult, ClaimState, Consumers, FetchLimit, Filter, HandlerId, Identity, InboxRows, NewRow, Page,
+    Row, RowKind, RowResult, TakeFor, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, Key, Reason};
 use uuid::Uuid;
@@ -35,7 +35,7 @@ impl<W: World> Shop<W> {
                 if key == "unused" {
                     continue;
                 }
-                let one = TakeLimit::rows(RowKind::Calling, 1);
+                let one = FetchLimit::rows(RowKind::Calling, 1);
                 let row = shop.store.take(&[caller], one, Uuid::new_v4()).await.unwrap().rows.remove(0);
                 if key == "answered" {
                     let answered = CallResult::answered(CallAnswer::new("{}"));

@@ -215,7 +215,7 @@ CREATE TABLE outbox_messages (
     created_at  timestamptz NOT NULL DEFAULT now(),
     -- Set after a failure: when it is published again.
     run_at      timestamptz,
-    -- Failures that the broker has charged to this message.
+    -- Failures that the broker has counted against this message.
     attempts    int      NOT NULL DEFAULT 0,
     destination text     NOT NULL,
     -- Empty if it has none.

@@ -180,7 +180,7 @@ CREATE TABLE "idem_outbox_messages" (
     created_at  INTEGER NOT NULL,
     -- Set after a failure: when it is published again.
     run_at      INTEGER,
-    -- Failures that the broker has charged to this message.
+    -- Failures that the broker has counted against this message.
     attempts    INTEGER NOT NULL DEFAULT 0,
     -- The error of the last attempt.
     error       TEXT    NOT NULL DEFAULT '',

@@ -1,4 +1,4 @@
-//! The loop that takes rows whose calls are due.
+//! The loop that fetches rows whose calls are due.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,19 +7,19 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Store;
-use crate::inbox::{Looks, free};
+use crate::inbox::{PollWindow, free};
 use crate::runtime::Pipeline;
-use crate::store::{RowKind, StoreError, TakeLimit, TakenRows};
+use crate::store::{FetchLimit, RowKind, StoreError, TakenRows};
 
 /// Makes the calls of a worker until it drains, and then waits for those that were begun. Any number of processes may do so:
-/// each row is taken by one of them at a time.
+/// each row is fetched by one of them at a time.
 pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     let callers = pipeline.routes.callers();
     if callers.is_empty() {
         return;
     }
     let slots = Arc::new(Semaphore::new(pipeline.settings.call_concurrency));
-    let (mut looks, mut running) = (Looks::new(pipeline.settings.poll), JoinSet::new());
+    let (mut window, mut running) = (PollWindow::new(pipeline.settings.poll), JoinSet::new());
     while !pipeline.draining.is_cancelled() {
         // Starts as many calls as can begin at once, and returns whether at least that many were due.
         let round = async {
@@ -34,14 +34,14 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
                 return Ok(false);
             }
             let began = Instant::now();
-            let limit = TakeLimit { since: looks.since(began), ..TakeLimit::rows(RowKind::Calling, slots.len()) };
-            let TakenRows { rows, since: taken } = pipeline.taken(&callers, limit).await?;
-            looks.found(began, &rows);
+            let limit = FetchLimit { since: window.since(began), ..FetchLimit::rows(RowKind::Calling, slots.len()) };
+            let TakenRows { rows, since: fetched } = pipeline.fetched(&callers, limit).await?;
+            window.found(began, &rows);
             let all = rows.len() == slots.len();
             for (row, slot) in rows.into_iter().zip(slots) {
                 let pipeline = pipeline.clone();
                 running.spawn(async move {
-                    pipeline.defect.task("calls", pipeline.call_row(&row, taken)).await;
+                    pipeline.defect.task("calls", pipeline.call_row(&row, fetched)).await;
                     drop(slot);
                 });
             }

@@ -23,21 +23,21 @@ use super::result::unresolved;
 use super::step::{self, Step};
 
 /// The minimum interval between two log lines about calls that begin too late.
-const TELLS_AFTER: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The reply of a call, or its error, and whether the call may have had an effect nevertheless.
 type Replied = Result<CallReply, (Doubt, BoxError)>;
 
 impl<S: Store> Pipeline<S> {
-    /// Makes the call of a taken row, or asks what became of it, and records the result. In every case a result is recorded, or
+    /// Makes the call of a fetched row, or asks what became of it, and records the result. In every case a result is recorded, or
     /// the lease ends.
-    pub(super) async fn call_row(&self, row: &Row, taken: Instant) {
+    pub(super) async fn call_row(&self, row: &Row, fetched: Instant) {
         // Pinned first, like other large futures.
         let work = pin!(async {
             // An orphaned row that has the process to itself could end it, and leave the call in doubt.
             let running = Running::new(Permit::Direct(self.isolation_lock.direct().await));
             let called = pin!(async {
-                let result = self.call(&running, row, taken).await?;
+                let result = self.call(&running, row, fetched).await?;
                 self.record_call(row, result).await
             });
             running.during(&self.outage, called).await
@@ -46,7 +46,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Makes the call, or asks. Returns what has become of it; `None` if another worker has the row, or this one stops.
-    async fn call(&self, running: &Running, row: &Row, mut taken: Instant) -> Option<CallResult> {
+    async fn call(&self, running: &Running, row: &Row, mut fetched: Instant) -> Option<CallResult> {
         let route = self.routes.get(row.identity.handler)?;
         let limits = &route.external.as_ref()?.limits;
         if !limits.is_of(row) {
@@ -58,26 +58,26 @@ impl<S: Store> Pipeline<S> {
         loop {
             // If nothing is sent now, none has begun under the key.
             let is_unused = age.is_none();
-            let given_back = |due| Some(CallResult { is_unused, ..CallResult::given_back(due) });
-            let asks = match step::next(limits, row.calls.unwrap_or(0), age, taken.elapsed()) {
+            let snoozed = |due| Some(CallResult { is_unused, ..CallResult::snoozed(due) });
+            let asks = match step::next(limits, row.calls.unwrap_or(0), age, fetched.elapsed()) {
                 // A drain begins no more calls.
-                Step::Call | Step::Ask if self.draining.is_cancelled() => return given_back(Duration::ZERO),
+                Step::Call | Step::Ask if self.draining.is_cancelled() => return snoozed(Duration::ZERO),
                 Step::Call => false,
                 Step::Ask => true,
-                Step::Wait(due) => return given_back(due),
-                Step::GiveBack => {
-                    if self.late_calls.allows(TELLS_AFTER) {
+                Step::Wait(due) => return snoozed(due),
+                Step::Snooze => {
+                    if self.late_calls.allows(LOG_INTERVAL) {
                         tracing::warn!(
                             id = row.id,
-                            "a call was not begun within five seconds of the take of its message, because the database was slow, \
+                            "a call was not begun within five seconds of the fetch of its message, because the database was slow, \
                              or an orphan had the process to itself: it is tried again"
                         );
                     }
-                    return given_back(Duration::ZERO);
+                    return snoozed(Duration::ZERO);
                 }
                 Step::Dead(reason) => return Some(CallResult::dead(reason, why_dead(limits, row, reason))),
             };
-            let replied = match self.send(running, (route, limits), row, asks, taken).await {
+            let replied = match self.send(running, (route, limits), row, asks, fetched).await {
                 Ok(replied) => replied,
                 // A call that was cut off may have been sent.
                 Err(ended) => return Some(CallResult { is_unused: is_unused && !ended.in_doubt, ..ended }),
@@ -89,7 +89,7 @@ impl<S: Store> Pipeline<S> {
                     Some(CallResult::dead(Reason::Permanent, error))
                 }
                 Ok(CallReply::NotThere) => {
-                    (taken, age) = (self.date(row, limits).await?, None);
+                    (fetched, age) = (self.date(row, limits).await?, None);
                     continue;
                 }
                 Ok(CallReply::Unknown) => {
@@ -97,7 +97,7 @@ impl<S: Store> Pipeline<S> {
                     Some(CallResult::dead(Reason::Unresolved, why))
                 }
                 Err((doubt, error)) => {
-                    let left = limits.lease().saturating_sub(taken.elapsed());
+                    let left = limits.lease().saturating_sub(fetched.elapsed());
                     self.call_failed((route, limits), row, (doubt, error, left), asks, is_unused)
                 }
             };
@@ -114,10 +114,10 @@ impl<S: Store> Pipeline<S> {
         (route, limits): (&Route<S>, &CallLimits),
         row: &Row,
         asks: bool,
-        taken: Instant,
+        fetched: Instant,
     ) -> Result<Replied, CallResult> {
-        let given_back = CallResult::given_back(Duration::ZERO);
-        let Some(user_code) = running.user_code() else { return Err(given_back) };
+        let snoozed = CallResult::snoozed(Duration::ZERO);
+        let Some(user_code) = running.user_code() else { return Err(snoozed) };
         // Decodes the message, and extracts the parameters.
         let fits = self.limit(&row.delivery).map_err(NoJob::from);
         let calling = match fits.and_then(|()| route.handler.begin_call(&row.delivery, &row.identity.key, asks)) {
@@ -127,19 +127,19 @@ impl<S: Store> Pipeline<S> {
             Err(NoJob::Unprepared) => {
                 drop(user_code);
                 running.end();
-                // The preparation may last for as long as the row is taken.
-                let left = limits.sends_for().saturating_sub(taken.elapsed());
+                // The preparation may last for as long as its lease lasts.
+                let left = limits.sends_for().saturating_sub(fetched.elapsed());
                 let turn = self.turn_to_prepare(row);
                 return Err(match self.prepare(turn, route, &row.delivery, Some(left)).await {
-                    Ok(due) => CallResult::given_back(due),
+                    Ok(due) => CallResult::snoozed(due),
                     Err(error) => CallResult::dead(Reason::Undecodable, error),
                 });
             }
         };
-        let replied = reply(limits, calling, taken, &self.stop).await;
+        let replied = reply(limits, calling, fetched, &self.stop).await;
         drop(user_code);
-        // No attempt is charged to a call that was cut off.
-        replied.ok_or(CallResult { in_doubt: !asks, ..given_back })
+        // No attempt is recorded to a call that was cut off.
+        replied.ok_or(CallResult { in_doubt: !asks, ..snoozed })
     }
 
     /// Dates the call of a row anew, because the provider knows of none under its key: the life of the key begins with the first
@@ -149,7 +149,7 @@ impl<S: Store> Pipeline<S> {
     /// The key stays: a restored row still has the key under which it was called since, and by it the provider recognizes a request
     /// of an earlier call that comes late.
     async fn date(&self, row: &Row, limits: &CallLimits) -> Option<Instant> {
-        self.outage.insist(&self.stop, || self.store.date_call(row, limits.lease())).await.flatten()
+        self.outage.retry_until_answered(&self.stop, || self.store.date_call(row, limits.lease())).await.flatten()
     }
 }
 
@@ -176,9 +176,14 @@ fn why_dead(limits: &CallLimits, row: &Row, reason: Reason) -> String {
 /// Waits for the reply of a call, or of the question what became of one, within its timeout and the lease of its row. A
 /// call that is late because its process did not run is dropped without another poll, which might send. Here panics of
 /// calls are caught. Returns `None` if the worker stops first.
-async fn reply(limits: &CallLimits, mut calling: Calling, taken: Instant, stop: &CancellationToken) -> Option<Replied> {
+async fn reply(
+    limits: &CallLimits,
+    mut calling: Calling,
+    fetched: Instant,
+    stop: &CancellationToken,
+) -> Option<Replied> {
     let CallLimits { name, timeout, .. } = limits;
-    let may_send = || taken.elapsed() < limits.sends_for();
+    let may_send = || fetched.elapsed() < limits.sends_for();
     let unknown = |error: String| Some(Err((Doubt::Unknown, BoxError::from(error))));
     let replied = tokio::select! {
         biased;

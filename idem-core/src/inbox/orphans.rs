@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::Store;
 use crate::runtime::{Ended, Isolated, Permit, Pipeline, Running};
-use crate::store::{LookBack, RowKind, StoreError, TakeLimit};
+use crate::store::{FetchLimit, LookBack, RowKind, StoreError};
 
 use super::runner::{POLL_DUE, Runner};
 
-/// How often a process looks whether an orphaned row is still due for which it waits: another one may have fetched it.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often a process checks whether an orphaned row is still due for which it waits: another one may have fetched it.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<S: Store> Runner<S> {
     /// Runs orphaned rows of this kind, one after another. Returns whether one was run: then more may be due.
@@ -29,9 +29,9 @@ impl<S: Store> Runner<S> {
         let mut lock = Permit::Orphan(isolated);
         let (quiet, mut any) = (Instant::now(), false);
         loop {
-            let wanted = TakeLimit { since: self.of_orphans.since(Instant::now()), ..TakeLimit::rows(kind, 1) };
+            let wanted = FetchLimit { since: self.of_orphans.since(Instant::now()), ..FetchLimit::rows(kind, 1) };
             // Without the lock, nobody was kept out: an outage may have lasted for hours since.
-            let Some((rows, held)) = self.take(wanted, lock).await? else { return Ok(any) };
+            let Some((rows, held)) = self.fetch(wanted, lock).await? else { return Ok(any) };
             let Some(row) = rows.first() else { break };
             any = true;
             if kind == RowKind::Alone {
@@ -88,9 +88,9 @@ impl<S: Store> Runner<S> {
         }
     }
 
-    /// Looks after a while whether an orphaned row of this kind is still due.
+    /// Checks after a while whether an orphaned row of this kind is still due.
     async fn is_still_due(&self, kind: RowKind) -> Result<bool, StoreError> {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         let _own = self.pipeline.own_statements.lock().await;
         let due =
             self.pipeline.store.poll_due(&self.handlers, self.pipeline.settings.lease, LookBack::default()).await?;

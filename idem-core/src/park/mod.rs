@@ -48,7 +48,7 @@ pub(crate) struct Carried {
     /// The outcome for each of several handlers that take it, once it is stored for all of them.
     pub(crate) shares: Vec<(Identity, Outcome)>,
     /// A failure that could not be recorded yet. Only the write is retried, never the run.
-    pub(crate) charge: Option<Box<Failure>>,
+    pub(crate) unrecorded: Option<Box<Failure>>,
     /// How many tries in a row were in vain. After the first, it is processed by itself.
     pub(crate) tries: usize,
     /// Counts it as refused by the database.

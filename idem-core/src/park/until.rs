@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::runtime::{InRow, Pipeline, Refused, Wait, busy_wait, hold_wait, jittered, refused_wait, warn_of_refusal};
+use crate::runtime::{InRow, Pipeline, Refused, Wait, busy_wait, jittered, park_delay, refused_wait, warn_of_refusal};
 use crate::store::Identity;
 use crate::{Acker, BoxError, Delivery, Outcome, Store, telemetry};
 
@@ -15,7 +15,7 @@ use super::{Arrival, Arrived, Carried, Parked};
 const UNANSWERED: usize = 3;
 
 /// How often a waiting delivery is checked for having been lost.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<S: Store> Pipeline<S> {
     /// Waits until a parked delivery can run, and returns it; `None` if nothing is left to run.
@@ -60,7 +60,7 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    /// Counts a try in vain, and returns the time until the next one, which grows from try to try. No attempt is charged.
+    /// Counts a try in vain, and returns the time until the next one, which grows from try to try. No attempt is recorded.
     fn in_vain(&self, delivery: &Delivery, carried: &mut Carried, wait: Wait) -> Duration {
         let tries = carried.tries;
         match wait {
@@ -72,7 +72,7 @@ impl<S: Store> Pipeline<S> {
             }
             Wait::Unanswered => {
                 carried.tries += 1;
-                hold_wait(tries)
+                park_delay(tries)
             }
             Wait::Claim => {
                 carried.tries += 1;
@@ -122,7 +122,7 @@ impl<S: Store> Pipeline<S> {
         let (row, mut rows) = ((identity.handler, identity.key.clone()), self.ran.subscribe());
         loop {
             let scheduled = {
-                let _look = self.look.lock().await;
+                let _poll = self.poll.lock().await;
                 self.store.is_scheduled(identity).await
             };
             match scheduled {
@@ -131,7 +131,7 @@ impl<S: Store> Pipeline<S> {
                 Err(fault) => self.outage.report(&fault),
             }
             tokio::select! {
-                // If too many have run, it may be among those that are not told.
+                // If too many have run, it may be among those that are not reported.
                 () = async { while rows.recv().await.is_ok_and(|ran| ran != row) {} } => {}
                 () = tokio::time::sleep(jittered(self.settings.poll)) => {}
             }
@@ -143,7 +143,7 @@ impl<S: Store> Pipeline<S> {
     async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
         let lost = async move {
             while acker.is_live() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(CHECK_INTERVAL).await;
             }
         };
         tokio::select! {

@@ -51,11 +51,11 @@ pub(crate) async fn store_batches<S: Store, A: Acker>(
 ) {
     let at_once = || Arc::new(Semaphore::new(pipeline.settings.stored_at_once()));
     // The connections for batches, and those for what is stored by itself.
-    let (permits, room) = (at_once(), at_once());
+    let (permits, slots) = (at_once(), at_once());
     let (mut taken, mut working) = (Vec::new(), JoinSet::new());
     let stored = |mut batch: Vec<Arrival<A>>, permit: Option<OwnedSemaphorePermit>| {
-        let (pipeline, room, parked) = (pipeline.clone(), room.clone(), parked.clone());
-        async move { deliver(&pipeline, &mut batch, Some(&room), permit, &parked).await }
+        let (pipeline, slots, parked) = (pipeline.clone(), slots.clone(), parked.clone());
+        async move { deliver(&pipeline, &mut batch, Some(&slots), permit, &parked).await }
     };
     while let Ok(permit) = permits.clone().acquire_owned().await
         && collect(&deliveries, (MOST, BYTES), Duration::ZERO, &mut taken).await
@@ -73,12 +73,12 @@ pub(crate) async fn store_batches<S: Store, A: Acker>(
 }
 
 /// Processes these deliveries, one or a batch, which count as in flight meanwhile, and leaves `taken` empty. Outside the lanes:
-/// `permit` is that to store a batch, and `room` has those for what is stored by itself. Panics in user code are caught
+/// `permit` is that to store a batch, and `slots` has those for what is stored by itself. Panics in user code are caught
 /// elsewhere. After a panic here, the unsettled delivery is redelivered once the worker has ended.
 async fn deliver<S: Store, A: Acker>(
     pipeline: &Pipeline<S>,
     taken: &mut Vec<Arrival<A>>,
-    room: Option<&Semaphore>,
+    slots: Option<&Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
     parked: &Sender<Parked<A>>,
 ) {
@@ -87,9 +87,9 @@ async fn deliver<S: Store, A: Acker>(
     let delivered = pin!(async {
         if taken.len() > 1 || permit.is_some() {
             // Boxed: it is large, and a worker without batches would carry it unused.
-            Box::pin(pipeline.deliver_all(std::mem::take(taken), room, permit, parked)).await;
+            Box::pin(pipeline.deliver_all(std::mem::take(taken), slots, permit, parked)).await;
         } else if let Some(arrival) = taken.pop() {
-            pipeline.deliver(room, arrival, parked).await;
+            pipeline.deliver(slots, arrival, parked).await;
         }
     });
     pipeline.defect.task("lane", delivered).await;
@@ -142,7 +142,7 @@ impl<S: Store> Pipeline<S> {
     async fn deliver_all<A: Acker>(
         &self,
         mut batch: Vec<Arrival<A>>,
-        room: Option<&Semaphore>,
+        slots: Option<&Semaphore>,
         permit: Option<OwnedSemaphorePermit>,
         parked: &Sender<Parked<A>>,
     ) {
@@ -166,14 +166,14 @@ impl<S: Store> Pipeline<S> {
         // connections than any other, and a message that is held up does not delay the others. Batches are rejected with an
         // order, so none of the deliveries waits for its row.
         let connection = Semaphore::new(1);
-        let room = Some(room.unwrap_or(&connection));
+        let slots = Some(slots.unwrap_or(&connection));
         drop(permit);
         // Settled concurrently: a broker that confirms each ack confirms all of them in the time of one.
         let finish = async |(arrival, ended, span): (Arrival<A>, Ended, Span)| {
             self.finish(arrival, ended, parked).instrument(span).await;
         };
         stream::iter(done).for_each_concurrent(None, finish).await;
-        let deliver = async |arrival: Arrival<A>| self.deliver(room, arrival, parked).await;
+        let deliver = async |arrival: Arrival<A>| self.deliver(slots, arrival, parked).await;
         stream::iter(alone).for_each_concurrent(None, deliver).await;
     }
 
@@ -213,18 +213,18 @@ impl<S: Store> Pipeline<S> {
     fn admit<'a, 'd: 'a>(&'a self, batch: &mut [(&'d Delivery, &mut Carried)], spans: &[Span]) -> Admitted<'a, S> {
         let mut fit = Vec::with_capacity(batch.len());
         for (at, &mut (delivery, ref mut carried)) in batch.iter_mut().enumerate() {
-            let fits = carried.tries == 0 && carried.charge.is_none() && !self.routes.are_several(delivery);
+            let fits = carried.tries == 0 && carried.unrecorded.is_none() && !self.routes.are_several(delivery);
             if fits && let Ok(work) = spans[at].in_scope(|| self.decode(delivery)) {
                 carried.identity = Some(work.identity.clone());
                 fit.push(Work { at, ..work });
             }
         }
         // The sort is stable: the first of a key is the one that arrived first.
-        fit.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
+        fit.sort_by(|one, other| one.identity.sort_key().cmp(&other.identity.sort_key()));
         let (mut works, mut copies) = (Vec::<Work<'_, S>>::with_capacity(fit.len()), Vec::new());
         let mut stored = Vec::<Work<'_, S>>::new();
         for mut work in fit {
-            let is_of_key = |first: &&Work<'_, S>| first.identity.place() == work.identity.place();
+            let is_of_key = |first: &&Work<'_, S>| first.identity.sort_key() == work.identity.sort_key();
             let first = works.last().filter(is_of_key).or_else(|| stored.last().filter(is_of_key));
             if let Some(first) = first
                 && first.identity.is_copy(work.identity.fingerprint)

@@ -35,15 +35,15 @@ use crate::{Acker, Delivery, Outcome, Store, telemetry};
 type Tried = Result<Ended, Ended>;
 
 impl<S: Store> Pipeline<S> {
-    /// Tries to process one delivery, and settles or parks it; it is left to the broker if it is lost. `room`: the permits of the
-    /// connections that it may use, unless it has that of its lane.
-    async fn deliver<A: Acker>(&self, room: Option<&Semaphore>, arrival: Arrival<A>, parked: &Sender<Parked<A>>) {
+    /// Tries to process one delivery, and settles or parks it; it is left to the broker if it is lost. `slots`: the permits of
+    /// the connections that it may use, unless it has that of its lane.
+    async fn deliver<A: Acker>(&self, slots: Option<&Semaphore>, arrival: Arrival<A>, parked: &Sender<Parked<A>>) {
         let span = telemetry::span(self.system, &self.consumer, &arrival.delivery);
         // Pinned first, like other large futures: a wrapper would move the whole future.
-        pin!(self.process(room, arrival, parked)).instrument(span).await;
+        pin!(self.process(slots, arrival, parked)).instrument(span).await;
     }
 
-    async fn process<A: Acker>(&self, room: Option<&Semaphore>, mut arrival: Arrival<A>, parked: &Sender<Parked<A>>) {
+    async fn process<A: Acker>(&self, slots: Option<&Semaphore>, mut arrival: Arrival<A>, parked: &Sender<Parked<A>>) {
         // A panic drains the worker before `arrival` is dropped, which is declared earlier: the next delivery of an ordering
         // key must not start while this one is unsettled.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
@@ -53,9 +53,9 @@ impl<S: Store> Pipeline<S> {
             return;
         }
         let (Ok(ended) | Err(ended)) = if self.routes.are_several(delivery) {
-            pin!(self.fan_out(room, delivery, carried)).await
+            pin!(self.fan_out(slots, delivery, carried)).await
         } else {
-            pin!(self.attempt(room, delivery, carried)).await
+            pin!(self.attempt(slots, delivery, carried)).await
         };
         self.finish(arrival, ended, parked).await;
     }
@@ -107,7 +107,7 @@ impl<S: Store> Pipeline<S> {
         };
         if !matches!(until, Wait::Key | Wait::Row(_)) {
             let route = self.routes.find(delivery);
-            route.map_or(&self.routes.nobody_meters, |route| &route.meters).held.increment(1);
+            route.map_or(&self.routes.nobody_meters, |route| &route.meters).parked.increment(1);
         }
         // A drain has closed the queue of those that wait.
         if let Err(closed) = parked.try_send(Parked { arrival, until }) {
@@ -123,7 +123,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Tries to process a delivery that one handler takes. These are the steps, in their order; the database's answer decides the
     /// result.
-    async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Tried {
+    async fn attempt(&self, slots: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Tried {
         // Decode, key: never beside an orphaned row that has the process to itself. The code of a codec, a key or a fingerprint
         // may end the process as well, and the orphaned row would be blamed.
         let beside = self.direct().await?;
@@ -132,20 +132,20 @@ impl<S: Store> Pipeline<S> {
             Err(NoJob::Unprepared) => return Err(Ended::Park(Wait::Codec)),
             Err(NoJob::Undeliverable(undeliverable)) => {
                 drop(beside);
-                let _room = self.enter(room).await?;
+                let _slot = self.enter(slots).await?;
                 return Ok(self.store_failure(delivery, carried, Failure::undeliverable(undeliverable)).await);
             }
         };
         carried.identity = Some(work.identity.clone());
         let runs = self.take_turn(&mut work, carried)?;
         // Not kept during another wait: an orphaned row that waits for it would keep out those that this delivery waits for.
-        let beside = (room.is_none() && runs).then_some(beside);
-        let _room = self.enter(room).await?;
+        let beside = (slots.is_none() && runs).then_some(beside);
+        let _slot = self.enter(slots).await?;
         if !self.outage.is_up() {
             // Nothing can be written, and the delivery must not keep a lane meanwhile.
             return Err(Ended::Park(Wait::Free));
         }
-        let ended = match carried.charge.take() {
+        let ended = match carried.unrecorded.take() {
             Some(failure) => Ended::Failed(*failure),
             None if runs => pin!(self.run_directly(&mut work, beside)).await?,
             None => self.take_over_one(&Entry::due(work.identity.clone(), delivery)).await,
@@ -162,7 +162,7 @@ impl<S: Store> Pipeline<S> {
         // Before the wait for a connection, and never in a lane: the delivery in front may run for as long as its
         // handler may.
         let has_turn = carried.keys.take(&self.key_locks, [(work.identity.handler, &work.identity.key)]);
-        let runs = has_turn && !self.stores_first(work) && carried.charge.is_none();
+        let runs = has_turn && !self.stores_first(work) && carried.unrecorded.is_none();
         if !runs {
             dropped("a message", work.job.take());
         }
@@ -191,7 +191,7 @@ impl<S: Store> Pipeline<S> {
         let ended = self.take_over_one(&entry).await;
         carried.identity = Some(entry.identity);
         if !is_undeliverable && matches!(ended, Ended::Park(_)) {
-            carried.charge = Some(Box::new(entry.failure));
+            carried.unrecorded = Some(Box::new(entry.failure));
         }
         ended
     }
@@ -201,8 +201,8 @@ impl<S: Store> Pipeline<S> {
     ///
     /// If the codec of one of them has to prepare first, stores it for those whose keys are known, and leaves it to the
     /// preparation. Without its key there is no telling two messages apart, so it must not be stored for that one.
-    async fn fan_out(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Tried {
-        let routes: Vec<_> = self.routes.takers(delivery).collect();
+    async fn fan_out(&self, slots: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Tried {
+        let routes: Vec<_> = self.routes.routes_for(delivery).collect();
         let beside = self.direct().await?;
         let (mut entries, is_unprepared) = self.shares(delivery, &routes);
         drop(beside);
@@ -218,7 +218,7 @@ impl<S: Store> Pipeline<S> {
         if entries.is_empty() {
             return Err(Ended::Park(Wait::Codec));
         }
-        let _room = self.enter(room).await?;
+        let _slot = self.enter(slots).await?;
         let Shared { outcomes, is_new } = self.take_over_for_each(&entries).await?;
         if is_unprepared {
             return Err(Ended::Park(Wait::Codec));
@@ -234,9 +234,9 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Waits for the permit of a connection, if there is a limit, unless the worker drains.
-    async fn enter<'a>(&self, room: Option<&'a Semaphore>) -> Result<Option<SemaphorePermit<'a>>, Ended> {
-        let Some(room) = room else { return Ok(None) };
-        self.draining.run_until_cancelled(room.acquire()).await.map(Result::ok).ok_or(Ended::Stopped)
+    async fn enter<'a>(&self, slots: Option<&'a Semaphore>) -> Result<Option<SemaphorePermit<'a>>, Ended> {
+        let Some(slots) = room else { return Ok(None) };
+        self.draining.run_until_cancelled(slots.acquire()).await.map(Result::ok).ok_or(Ended::Stopped)
     }
 
     /// Whether a message is stored in the inbox before it runs: each one with `.inbox()`, and one whose handler makes an external

@@ -136,11 +136,11 @@ impl<S: Store, K: Sink> Relay<S, K> {
         }
     }
 
-    /// Gives the lease back, if it is held.
+    /// Releases the lease, if it is held.
     async fn release(&self, outbox: OutboxId, token: Uuid) {
         let released = timeout(CLOSE, self.store.lease_outbox(outbox, token, LeaseRequest::Release)).await;
         if !matches!(released, Ok(Ok(_))) {
-            tracing::warn!("the lease was not given back; another relay takes it when it has ended");
+            tracing::warn!("the lease was not released; another relay takes it when it has ended");
         }
     }
 
@@ -164,13 +164,13 @@ impl<S: Store, K: Sink> Relay<S, K> {
                 // The gauges keep their values.
                 Err(error) => tracing::warn!(error, "the messages of the outbox could not be counted"),
             }
-            unread.look(&self.store, None).await;
+            unread.check(&self.store, None).await;
             sleep(jittered(GAUGES)).await;
         }
     }
 
     /// Waits until this relay gets the lease under this token. Returns when it has asked for it, and the outbox: that may have been
-    /// registered again. Cancel safe: a lease that was taken by then ends by itself, or is given back.
+    /// registered again. Cancel safe: a lease that was taken by then ends by itself, or is released.
     async fn stand_by(&self, mut outbox: OutboxId, token: Uuid) -> (Instant, OutboxId) {
         let length = self.settings.lease;
         loop {

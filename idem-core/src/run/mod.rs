@@ -1,7 +1,7 @@
 //! Runs messages in transactions: of one delivery, of one inbox row, or of many of either.
 //!
-//! One message alone is charged for its failure. Of several, those that fail leave the others, which run again without them; they
-//! run alone after that.
+//! The failure of one message alone is recorded as its attempt. Of several, those that fail leave the others, which run again
+//! without them; they run alone after that.
 //!
 //! | file | contents |
 //! |---|---|
@@ -51,12 +51,13 @@ pub(crate) struct Work<'a, S: Store> {
     /// `None` before it is decoded, and once a transaction has taken it. Its drop is user code, and may panic: so it ends by
     /// [`dropped`], where no orphaned row runs.
     pub(crate) job: Option<Box<dyn Job<S>>>,
-    /// For how long a row had been due when it was taken. `None` for a delivery, and once a run by itself has measured the rest.
+    /// For how long a row had been due when it was fetched. `None` for a delivery, and once a run by itself has measured the
+    /// rest.
     pub(crate) waited: Option<Duration>,
 }
 
 impl<'a, S: Store> Work<'a, S> {
-    /// A row that was taken from the inbox, and is not decoded yet.
+    /// A row that was fetched from the inbox, and is not decoded yet.
     pub(crate) fn of_row(route: &'a Route<S>, row: &'a Row) -> Self {
         let identity = row.identity.clone();
         Self { at: 0, delivery: &row.delivery, row: Some(row), route, identity, job: None, waited: row.waited }
@@ -71,7 +72,7 @@ impl<'a, S: Store> Work<'a, S> {
 impl<S: Store> Pipeline<S> {
     /// Runs works that were collected from so many messages, and are sorted by handler and key. Returns what became of each
     /// message, in the order of their arrival: `Again` for those that have to run alone, as all do that are not among the works,
-    /// and one that is the only work. None is charged for a failure.
+    /// and one that is the only work. No attempt is recorded for a failure.
     pub(crate) async fn run_together(&self, works: Vec<Work<'_, S>>, number: usize, running: &Running) -> Vec<Ended> {
         let mut all: Vec<Ended> = (0..number).map(|_| Ended::Again(None)).collect();
         if works.len() > 1 {
@@ -91,14 +92,14 @@ impl<S: Store> Pipeline<S> {
         let mut slices = Slices(vec![Slice { works, has_failed: false }]);
         let (mut is_first, mut extended) = (true, Instant::now());
         while let Some(mut slice) = slices.0.pop() {
-            // A single work runs alone, where failures are charged.
+            // A single work runs alone, where failures are recorded.
             if slice.works.len() < 2 {
                 dropped("a message", slice.works.pop());
                 continue;
             }
             let round = self.round(&mut slice.works, is_first, running).await;
             is_first = false;
-            // Rows that do not run any more are given back at once, and an orphaned row may wait for that.
+            // Rows that do not run any more are released at once, and an orphaned row may wait for that.
             let ends =
                 matches!(round, Ok(Round { ended: Ended::Done(_) | Ended::Stopped | Ended::Park(Wait::Free), .. }));
             if !ends && extended.elapsed() >= self.settings.lease / 4 {

@@ -118,7 +118,7 @@ pub(super) fn in_claim_order(mut messages: Vec<LocalMessage>) -> Vec<LocalMessag
     messages.retain(|LocalMessage { identity: Identity { handler, key, fingerprint }, .. }| {
         known.insert((*handler, key.clone(), *fingerprint))
     });
-    messages.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
+    messages.sort_by(|one, other| one.identity.sort_key().cmp(&other.identity.sort_key()));
     messages
 }
 

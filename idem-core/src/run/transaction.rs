@@ -62,8 +62,8 @@ struct Call<'a, S: Store> {
 type Calls<'a, S> = SmallVec<[Call<'a, S>; 1]>;
 
 impl<S: Store> Pipeline<S> {
-    /// Runs one work, again if it has lost a race, and returns what became of it. It is charged for its failure. Nothing but the
-    /// effects of its handler is written: whoever has the message records the failure.
+    /// Runs one work, again if it has lost a race, and returns what became of it. A failure is recorded as its attempt. Nothing
+    /// but the effects of its handler is written: whoever has the message records the failure.
     pub(crate) async fn run_one(&self, work: &mut Work<'_, S>, running: &Running) -> Ended {
         let (route, attempts) = (work.route, work.row.map_or(0, |row| row.attempts));
         let works = slice::from_mut(work);
@@ -247,7 +247,8 @@ impl<S: Store> Pipeline<S> {
                 last = indices;
                 continue;
             }
-            // Before the end of the transaction, which may take as long as an outage: an orphaned row may run beside that.
+            // Before the end of the transaction, which may take as long as an outage: an orphaned row may run concurrently with
+            // that.
             leave(calls);
             drop(user_code);
             let ended = match handled.and_then(Result::err) {

@@ -15,7 +15,7 @@ pub(crate) struct BatchThrottle {
 struct State {
     size: usize,
     /// How many successful batches in a row are still required before several may run at once again.
-    narrow: usize,
+    one_at_a_time: usize,
 }
 
 /// All permits, which a batch takes that runs exclusively. Any other takes one.
@@ -28,7 +28,7 @@ const PATIENCE: usize = 1024;
 impl BatchThrottle {
     /// Creates a throttle for batches of at most `most` deliveries.
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, state: Mutex::new(State { size: most, narrow: 0 }), turns: Semaphore::new(ALL as usize) }
+        Self { most, state: Mutex::new(State { size: most, one_at_a_time: 0 }), turns: Semaphore::new(ALL as usize) }
     }
 
     /// Returns how many deliveries the next batch may have.
@@ -39,7 +39,7 @@ impl BatchThrottle {
 
     /// Waits for the right to run a batch, without a connection. It is never `None`.
     pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        let permits = if self.state.lock().narrow == 0 { 1 } else { ALL };
+        let permits = if self.state.lock().one_at_a_time == 0 { 1 } else { ALL };
         self.turns.acquire_many(permits).await.ok()
     }
 
@@ -47,7 +47,7 @@ impl BatchThrottle {
     pub(crate) fn shrink(&self) {
         let mut state = self.state.lock();
         state.size = (state.size / 2).max(1);
-        state.narrow = PATIENCE;
+        state.one_at_a_time = PATIENCE;
         tracing::debug!(size = state.size, "batches deadlocked: one at a time for a while");
     }
 
@@ -55,7 +55,7 @@ impl BatchThrottle {
     pub(crate) fn grow(&self) {
         let mut state = self.state.lock();
         state.size = (state.size + state.size.div_ceil(8)).min(self.most);
-        state.narrow = state.narrow.saturating_sub(1);
+        state.one_at_a_time = state.one_at_a_time.saturating_sub(1);
     }
 }
 

@@ -31,7 +31,7 @@ impl<S: Store> Pipeline<S> {
         }
         let mut key = Key::empty();
         let job = route.handler.decode(delivery, &mut key)?;
-        if telemetry::is_heard() {
+        if telemetry::is_traced() {
             let span = Span::current();
             span.record("idem.handler", route.handler.facts().name);
             span.record("idem.key", tracing::field::display(&key));
@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
         Ok(Work { at: 0, delivery, row: None, route, identity, job: Some(job), waited: None })
     }
 
-    /// Parses a delivery as a CloudEvent, if enabled. This happens when it is received, and again when its row is taken
+    /// Parses a delivery as a CloudEvent, if enabled. This happens when it is received, and again when its row is fetched
     /// from the inbox, which stores it unchanged.
     pub(crate) fn recognize(&self, delivery: &mut Delivery) {
         if self.settings.cloud_events && delivery.payload().len() <= self.settings.max_payload {
@@ -49,7 +49,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Completes the delivery of a row that was taken: recognizes a CloudEvent, and adds what the row has kept of its external
+    /// Completes the delivery of a row that was fetched: recognizes a CloudEvent, and adds what the row has kept of its external
     /// call.
     pub(crate) fn complete(&self, row: &mut Row) {
         self.recognize(&mut row.delivery);

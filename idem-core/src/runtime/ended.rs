@@ -17,11 +17,11 @@ pub(crate) enum Ended {
     /// The run has failed, and was rolled back, unless the handler had run COMMIT. `store_failure` (`process/mod.rs`) records the
     /// failure of a delivery, and `record` (`inbox/record.rs`) that of a row. Also of a message that can never be decoded.
     Failed(Failure),
-    /// Rolled back, and nobody is charged. With the error of a lost race, `conclude` (`run/end.rs`) runs the message again at
-    /// once, or counts a failure. Without an error, the message has to run alone, because others run without it.
+    /// Rolled back, and no attempt is recorded. With the error of a lost race, `conclude` (`run/end.rs`) runs the message again
+    /// at once, or counts a failure. Without an error, the message has to run alone, because others run without it.
     Again(Option<BoxError>),
-    /// The message cannot run, or its failure cannot be recorded, now. No attempt is charged. A delivery is parked by the reason; a
-    /// row is given back, or kept for its codec or its failure.
+    /// The message cannot run, or its failure cannot be recorded, now. No attempt is recorded. A delivery is parked by the
+    /// reason; a row is given back, or kept for its codec or its failure.
     Park(Wait),
     /// The connection was lost in user code, or COMMIT got no response: only the claim or the row shows whether it committed.
     /// A delivery is then stored, and a row counts the loss (`broke`, `inbox/record.rs`).
@@ -29,7 +29,7 @@ pub(crate) enum Ended {
     /// The row is another process's now, or an operator has changed it. If the row has not run, its start is refunded; if it has,
     /// its result was not written.
     Lost,
-    /// The end of the worker cut the try off. A delivery is released, and a row given back.
+    /// The end of the worker cut the try off. A delivery is released, and so is a row.
     Stopped,
 }
 
@@ -79,14 +79,14 @@ impl Ended {
                 Err(Reason::RolledBack),
                 "the handler ended the transaction by ROLLBACK or PREPARE TRANSACTION: return an error instead",
             )),
-            CommitResult::CommittedEarly(ticket) => Self::Failed(Failure::committed(ticket)),
+            CommitResult::CommittedEarly(txn_handle) => Self::Failed(Failure::committed(txn_handle)),
             CommitResult::CommitRefused => Self::Failed(Failure::commit_refused()),
             CommitResult::Refused(error) => Self::Failed(Failure::of(&error)),
             CommitResult::Retry(error) => Self::Again(Some(error)),
             CommitResult::Busy(error) => {
                 tracing::debug!(
                     error = error.to_string(),
-                    "another transaction holds the claim of a local message; nobody is charged"
+                    "another transaction holds the claim of a local message; no attempt is recorded"
                 );
                 Self::Park(Wait::Claim)
             }

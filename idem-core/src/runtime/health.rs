@@ -205,15 +205,15 @@ impl KillSwitch {
         }
         self.see(Seen::Undeliverable);
         let mut last = self.last.lock();
-        let unfits = last.iter().filter(|seen| **seen == Seen::Undeliverable).count();
-        if unfits < limit || last.contains(&Seen::Processed) {
+        let undeliverable = last.iter().filter(|seen| **seen == Seen::Undeliverable).count();
+        if undeliverable < limit || last.contains(&Seen::Processed) {
             return;
         }
         // After a resume the window starts empty.
         last.clear();
         drop(last);
         let why = format!(
-            "{unfits} of the last {of} deliveries became dead letters because no handler could be called for them, and \
+            "{undeliverable} of the last {of} deliveries became dead letters because no handler could be called for them, and \
              none was processed or stored. The last one: {reason}, {error}. Check that event types, the `.event_type(..)` \
              header, keys and codec match the producers' messages; the dead letters are in the inbox. Consumption resumes \
              after `Health::resume` or a restart; `.undeliverable_limit(..)` sets the limit"

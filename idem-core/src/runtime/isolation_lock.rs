@@ -33,7 +33,7 @@ pub struct IsolationLock {
 /// Held by a direct delivery, or by an external call.
 pub(crate) type Direct = OwnedRwLockReadGuard<()>;
 
-/// Held by rows of the inbox that were taken together.
+/// Held by rows of the inbox that were fetched together.
 pub(crate) type InboxPermit = Arc<OwnedRwLockReadGuard<()>>;
 
 /// While this exists, no work that must be isolated from an orphaned row runs, holds a row, or starts.
@@ -81,8 +81,8 @@ impl IsolationLock {
         self.direct.try_read().is_err()
     }
 
-    /// Waits until all work that must not run beside an orphaned row of this kind has ended; none of it starts meanwhile.
-    /// Cancel safe.
+    /// Waits until all work that must not run concurrently with an orphaned row of this kind has ended; none of it starts
+    /// meanwhile. Cancel safe.
     pub(crate) async fn isolate(&self, kind: RowKind) -> Isolated {
         let rows = self.rows.clone().write_owned().await;
         if kind != RowKind::Alone {

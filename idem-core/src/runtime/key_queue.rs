@@ -31,7 +31,7 @@ type Turn = Arc<Semaphore>;
 
 impl KeyQueue {
     /// Returns the last place in the queue of this key.
-    pub(crate) fn place(&self, key: impl Hash) -> KeyTicket {
+    pub(crate) fn enqueue(&self, key: impl Hash) -> KeyTicket {
         let key = self.0.hash.hash_one(key);
         let turn = match self.0.queues.lock().entry(key) {
             Entry::Vacant(queue) => {
@@ -101,7 +101,7 @@ impl KeyTickets {
         for key in keys {
             let place = match held.iter().position(|place| place.key == queue.0.hash.hash_one(key)) {
                 Some(at) => held.swap_remove(at),
-                None => queue.place(key),
+                None => queue.enqueue(key),
             };
             let has_turn = place.is_first();
             self.0.push(place);

@@ -42,7 +42,7 @@ pub(crate) use ended::{Ended, InRow, Wait};
 pub(crate) use isolation_lock::{Direct, Isolated};
 pub(crate) use key_queue::{KeyTicket, KeyTickets};
 pub(crate) use outage::within;
-pub(crate) use persist::{Refused, busy_wait, growing_waits, hold_wait, jittered, refused_wait, warn_of_refusal};
+pub(crate) use persist::{Refused, busy_wait, growing_waits, jittered, park_delay, refused_wait, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;
 pub(crate) use prepare::Preparing;
 pub(crate) use running::{Permit, Running};

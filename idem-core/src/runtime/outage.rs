@@ -22,7 +22,7 @@ pub(crate) struct Outage {
     /// Asks for a ping: a connection was lost, or claims are held up for long. Work continues meanwhile.
     doubt: Notify,
     /// When a lost connection was last logged.
-    told: Rate,
+    logged: Rate,
     /// When it was last pinged because claims were held up.
     asked: Rate,
 }
@@ -33,7 +33,7 @@ struct State {
     /// The deliveries that the database refuses one by one.
     refused: usize,
     /// How many may be unsettled at present. If all of them are refused, no further delivery can be taken.
-    room: usize,
+    capacity: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ enum Database {
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// The minimum interval between two log lines about lost connections.
-const TELL: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The longest delay before work goes on with a database that has answered and refused it.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -64,11 +64,11 @@ impl Outage {
     /// Creates the outage state of a worker with this health, and this maximum of unsettled deliveries.
     pub(crate) fn new(health: Health, unsettled: usize) -> Self {
         Self {
-            state: watch::Sender::new(State { database: Database::Up, refused: 0, room: unsettled }),
+            state: watch::Sender::new(State { database: Database::Up, refused: 0, capacity: unsettled }),
             most: unsettled,
             health,
             doubt: Notify::new(),
-            told: Rate::default(),
+            logged: Rate::default(),
             asked: Rate::default(),
         }
     }
@@ -80,7 +80,7 @@ impl Outage {
             StoreError::LockTimeout | StoreError::Serialization(_) | StoreError::Message(_) => {}
             StoreError::ConnectionLost(error) => {
                 // At a limited rate: each of many connections may be lost, again and again.
-                if self.is_up() && self.told.allows(TELL) {
+                if self.is_up() && self.logged.allows(LOG_INTERVAL) {
                     let error = crate::error::text(error.as_ref());
                     tracing::warn!(error, "a connection to the database was lost; the operation is retried");
                 }
@@ -159,11 +159,11 @@ impl Outage {
 
     /// Sets how many deliveries may be unsettled at present; `None` restores the normal limit. When the database refuses that
     /// many deliveries, no more are taken.
-    pub(crate) fn set_room(&self, room: Option<usize>) {
-        let room = room.map_or(self.most, |room| room.clamp(1, self.most));
+    pub(crate) fn set_capacity(&self, capacity: Option<usize>) {
+        let capacity = capacity.map_or(self.most, |capacity| capacity.clamp(1, self.most));
         // Looked at first, because this is called for each delivery and nearly always changes nothing.
-        if self.state.borrow().room != room {
-            self.change(|state| state.room = room);
+        if self.state.borrow().capacity != capacity {
+            self.change(|state| state.capacity = capacity);
         }
     }
 
@@ -172,7 +172,7 @@ impl Outage {
         let before = self.change(|state| state.refused = refused(state.refused));
         if !before.is_full() && self.state.borrow().is_full() {
             tracing::error!(
-                held = before.room,
+                held = before.capacity,
                 "the database refuses every held message, and no more messages can be received: check the \
                  constraints and triggers on idem's tables"
             );
@@ -199,7 +199,7 @@ impl State {
     }
 
     fn is_full(&self) -> bool {
-        self.refused >= self.room
+        self.refused >= self.capacity
     }
 }
 

@@ -50,7 +50,7 @@ impl<S: Store> Pipeline<S> {
         let limit = backlog.unwrap_or(0).saturating_add(1).max(OUTBOX_COUNTED);
         let (mut failures, mut unread, mut relayed, mut waits) = (0_u32, Unread::default(), Instant::now(), false);
         loop {
-            unread.look(&self.store, Some(consumer)).await;
+            unread.check(&self.store, Some(consumer)).await;
             let began = Instant::now();
             match within(COUNT, self.store.outbox_stats(outbox, limit)).await {
                 Ok(stats) => {
@@ -77,10 +77,10 @@ impl<S: Store> Pipeline<S> {
                     }
                 }
             }
-            // A worker that has only handed local messages over needs no relay. Without any message yet, it is to be told in time that
-            // no relay runs.
+            // A worker that has only handed local messages over needs no relay. Without any message yet, it is to be logged in
+            // time that no relay runs.
             let needs_relay = waits || !self.hands_over.load(Relaxed);
-            self.tell_of_outbox(needs_relay && relayed.elapsed() > patience);
+            self.log_outbox(needs_relay && relayed.elapsed() > patience);
             // However many messages wait, most of the time is not spent on counting them, unless a worker waits for it.
             let factor = if self.is_outbox_full() { 1 } else { 10 };
             tokio::time::sleep(jittered((patience / 12).max(factor * began.elapsed()))).await;
@@ -89,8 +89,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Reports whether a relay is missing, and whether the outbox is full.
-    fn tell_of_outbox(&self, missing: bool) {
-        let (consumer, told) = (&self.consumer, self.health.unrelayed());
+    fn log_outbox(&self, missing: bool) {
+        let (consumer, logged) = (&self.consumer, self.health.unrelayed());
         let unrelayed = missing.then(|| {
             format!(
                 "no relay of the outbox {consumer:?} is alive, so nothing that handlers publish leaves: run \
@@ -105,8 +105,8 @@ impl<S: Store> Pipeline<S> {
         let why: Vec<String> = unrelayed.into_iter().chain(full).collect();
         let why = (!why.is_empty()).then(|| why.join("; "));
         match &why {
-            Some(now) if told.as_ref() != Some(now) => tracing::error!(consumer, "{now}"),
-            None if told.is_some() => tracing::info!(consumer, "messages of the outbox are published again"),
+            Some(now) if logged.as_ref() != Some(now) => tracing::error!(consumer, "{now}"),
+            None if logged.is_some() => tracing::info!(consumer, "messages of the outbox are published again"),
             _ => {}
         }
         self.health.set_unrelayed(why);

@@ -30,7 +30,7 @@ impl Outage {
 
     /// Repeats a statement until the database has answered it. Returns `None` if `stop` comes first. With a token that nobody
     /// cancels, only the abort of the worker's tasks, after the shutdown timeout, ends it earlier.
-    pub(crate) async fn insist<T, F: Future<Output = Result<T, StoreError>>>(
+    pub(crate) async fn retry_until_answered<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         stop: &CancellationToken,
         write: impl Fn() -> F,
@@ -45,7 +45,7 @@ impl Outage {
             }
             let pause = async {
                 if self.is_up() {
-                    tokio::time::sleep(hold_wait(tries)).await;
+                    tokio::time::sleep(park_delay(tries)).await;
                 }
                 self.over().await;
             };
@@ -70,9 +70,9 @@ impl<S: Store> Pipeline<S> {
     ///
     /// # Errors
     /// It was not written, so the lease of the row ends, and a call counts as one that may have had an effect. `Lost`: another
-    /// process has taken the row meanwhile, or an operator has changed it. `Park`: the database refuses it because of the message.
-    /// `Stopped`: the worker has stopped before the database has answered.
-    pub(crate) async fn insist_for<F: Future<Output = Result<bool, StoreError>>>(
+    /// process has fetched the row meanwhile, or an operator has changed it. `Park`: the database refuses it because of the
+    /// message. `Stopped`: the worker has stopped before the database has answered.
+    pub(crate) async fn write_until_answered<F: Future<Output = Result<bool, StoreError>>>(
         &self,
         row: &Row,
         tries: Option<usize>,
@@ -85,7 +85,7 @@ impl<S: Store> Pipeline<S> {
                 answer => answer.map(Ok),
             }
         };
-        match self.outage.insist(&self.stop, answered).await {
+        match self.outage.retry_until_answered(&self.stop, answered).await {
             Some(Ok(true)) => Ok(()),
             Some(Ok(false)) => Err(Ended::Lost),
             Some(Err(error)) => {
@@ -142,15 +142,15 @@ pub(super) fn short() -> impl Iterator<Item = Duration> {
     growing_waits(Duration::from_millis(50), SHORT)
 }
 
-/// Returns the delay before the next try of a held delivery: longer with each hold, up to two seconds.
-pub(crate) fn hold_wait(holds: usize) -> Duration {
-    short().nth(holds.min(16)).unwrap_or(SHORT)
+/// Returns the delay before the next try of a parked delivery: longer with each try, up to two seconds.
+pub(crate) fn park_delay(tries: usize) -> Duration {
+    short().nth(tries.min(16)).unwrap_or(SHORT)
 }
 
 /// Returns the delay before the next try of a delivery whose claim another transaction holds: up to ten seconds, because
 /// that transaction may run for as long as a handler, and each try waits for it in a lane for up to a second.
-pub(crate) fn busy_wait(holds: usize) -> Duration {
-    growing_waits(Duration::from_millis(50), BUSY).nth(holds.min(16)).unwrap_or(BUSY)
+pub(crate) fn busy_wait(tries: usize) -> Duration {
+    growing_waits(Duration::from_millis(50), BUSY).nth(tries.min(16)).unwrap_or(BUSY)
 }
 
 /// Returns the delay before the next try of a message that the database refuses although it works for others: up to one

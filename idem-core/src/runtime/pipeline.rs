@@ -63,10 +63,10 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) scheduled: Notify,
     /// The same for rows whose handlers make an external call.
     pub(crate) calls_due: Notify,
-    /// Tells ordered deliveries, which wait for their rows, of each row that has run in this process, whatever its result.
+    /// Notifies ordered deliveries, which wait for their rows, of each row that has run in this process, whatever its result.
     pub(crate) ran: broadcast::Sender<(HandlerId, Key)>,
     /// Held while one of them queries the database, so that any number of them needs only one connection.
-    pub(crate) look: Mutex<()>,
+    pub(crate) poll: Mutex<()>,
     /// The ordering keys, each with its deliveries that are not settled yet.
     pub(crate) order: KeyQueue,
     /// The worker drains: deliveries that are not running are released.
@@ -75,8 +75,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) stop: CancellationToken,
 }
 
-/// How many rows that have run may be untold to a delivery that waits for one. If there are more, it looks for its own. Deliveries
-/// look one after another, so many rows run before the last one of hundreds is told of any.
+/// How many rows that have run may wait to be reported to a delivery that waits for one. If there are more, it polls for its own.
+/// Deliveries poll one after another, so many rows run before the last one of hundreds hears of any.
 const RAN: usize = 1024;
 
 impl<S: Store> Pipeline<S> {
@@ -114,7 +114,7 @@ impl<S: Store> Pipeline<S> {
             scheduled: Notify::new(),
             calls_due: Notify::new(),
             ran: broadcast::Sender::new(RAN),
-            look: Mutex::default(),
+            poll: Mutex::default(),
             order: KeyQueue::default(),
             draining: CancellationToken::new(),
             stop: CancellationToken::new(),

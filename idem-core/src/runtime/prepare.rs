@@ -15,7 +15,7 @@ use crate::routes::Route;
 use crate::store::{HandlerId, Row};
 use crate::{BoxError, Delivery, PrepareError, Store};
 
-use super::persist::{hold_wait, refused_wait};
+use super::persist::{park_delay, refused_wait};
 use super::pipeline::Pipeline;
 
 /// The error of a codec that does not find what it has fetched.
@@ -54,7 +54,7 @@ impl Preparations {
             return Err(left);
         }
         // Longer after failures: while a registry hangs, each row that asks is taken from the database and given back.
-        let turn = turns.turn.clone().try_lock_owned().map_err(|_| hold_wait(turns.failed))?;
+        let turn = turns.turn.clone().try_lock_owned().map_err(|_| park_delay(turns.failed))?;
         Ok(Preparing { handler, _turn: turn })
     }
 
@@ -80,7 +80,7 @@ impl Preparations {
 impl<S: Store> Pipeline<S> {
     /// Returns the first of these handlers whose codec has to prepare for the delivery. This decodes beside no orphaned row that has
     /// the process to itself; the caller must not hold that permit, or an orphaned row that waits would block both.
-    pub(crate) async fn unprepared<'a>(&self, takers: &[&'a Route<S>], delivery: &Delivery) -> Option<&'a Route<S>> {
+    pub(crate) async fn unprepared<'a>(&self, routes: &[&'a Route<S>], delivery: &Delivery) -> Option<&'a Route<S>> {
         let _beside = self.isolation_lock.direct().await;
         let is_unprepared = |route: &&&'a Route<S>| {
             let decoded = self.decode_for(route, delivery);
@@ -88,15 +88,15 @@ impl<S: Store> Pipeline<S> {
             dropped("a message", decoded);
             is_unprepared
         };
-        takers.iter().find(is_unprepared).copied()
+        routes.iter().find(is_unprepared).copied()
     }
 
     /// Lets the codec prepare for a delivery, within the timeout, and without a connection or a lock. A codec that hangs is
     /// waiting for another system, which is not the fault of any message. `turn`: its turn, or the time after which it may ask
-    /// for it again. `left`: for how long its row is still taken, if that is limited. Cancel safe.
+    /// for it again. `left`: for how long its lease still lasts, if that is limited. Cancel safe.
     ///
-    /// Returns when the message is tried again, uncharged: at once if the codec is prepared, and later if it is not its turn, or
-    /// if what it needs is unavailable, or if the codec has not kept it.
+    /// Returns when the message is tried again, with no attempt recorded: at once if the codec is prepared, and later if it is
+    /// not its turn, or if what it needs is unavailable, or if the codec has not kept it.
     ///
     /// # Errors
     /// The codec can never decode the message.
@@ -136,19 +136,19 @@ impl<S: Store> Pipeline<S> {
             position = delivery.position(),
             tries,
             error = crate::error::text(error.as_ref()),
-            "the codec cannot fetch the data it needs to decode a message; the message is held and retried"
+            "the codec cannot fetch the data it needs to decode a message; the message is parked and retried"
         );
         Ok(wait)
     }
 
     /// Waits until the codec is prepared for this delivery or has shown that it can never decode it, or until it may be tried
-    /// again. The delivery is unacked, uncharged and in its place meanwhile, since without a decoded message there is no key to
-    /// store it under.
+    /// again. The delivery is unacked and in its place, with no attempt recorded meanwhile, since without a decoded message there
+    /// is no key to store it under.
     ///
     /// Cancel safe: a dropped preparation starts again when the delivery comes again.
     pub(crate) async fn prepare_delivery(&self, delivery: &mut Delivery) {
-        let takers: Vec<_> = self.routes.takers(delivery).collect();
-        let Some(route) = self.unprepared(&takers, delivery).await else { return };
+        let routes: Vec<_> = self.routes.routes_for(delivery).collect();
+        let Some(route) = self.unprepared(&routes, delivery).await else { return };
         let ended = delivery.rare().preparations;
         if ended > 0 {
             // Codecs that soon forget, or make each other forget, must not ask without end.
@@ -168,7 +168,7 @@ impl<S: Store> Pipeline<S> {
     /// Returns the turn to prepare for a row, or the time after which it is tried again: another message of its handler prepares,
     /// or has failed to.
     pub(crate) fn turn_to_prepare(&self, row: &Row) -> Result<Preparing, Duration> {
-        self.routes.meters(row.identity.handler).held.increment(1);
+        self.routes.meters(row.identity.handler).parked.increment(1);
         self.preparations.turn(row.identity.handler)
     }
 }

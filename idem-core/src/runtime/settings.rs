@@ -134,7 +134,7 @@ impl Settings {
     /// By default, single deliveries have some [`at_hand`]. A batch takes the deliveries that are available, so as many as
     /// are in progress must wait behind them; otherwise each lane would find only those received since it settled its last
     /// batch. In an order by partition or key, deliveries that wait for their turn or their next attempt must leave room
-    /// for other keys. In the order of a queue nothing runs beside the first one, and with `.inbox()` deliveries are
+    /// for other keys. In the order of a queue nothing runs concurrently with the first one, and with `.inbox()` deliveries are
     /// settled at once.
     fn usual(&self) -> usize {
         let running = self.worked_on();

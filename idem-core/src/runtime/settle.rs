@@ -59,7 +59,7 @@ impl<S: Store> Pipeline<S> {
     /// Reports the outcome of a message for one handler, or for nobody, to the metrics, the log and the observer.
     pub(crate) fn emit(&self, identity: &Identity, delivery: &Delivery, outcome: &Outcome) {
         self.routes.meters(identity.handler).count(outcome);
-        if telemetry::is_heard() {
+        if telemetry::is_traced() {
             Span::current().record("idem.outcome", outcome.as_str());
         }
         // Failures were logged with their cause where they were written.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::{
-    Answer, ClaimState, DueRows, HandlerId, Identity, LeftCalls, LookBack, NewRow, Row, RowResult, TakeFor, TakeLimit,
+    Answer, ClaimState, DueRows, FetchLimit, HandlerId, Identity, LeftCalls, LookBack, NewRow, Row, RowResult, TakeFor,
     TakenRows, Transactions,
 };
 
@@ -44,17 +44,17 @@ pub trait InboxRows: Transactions {
         since: LookBack,
     ) -> impl Future<Output = Answer<DueRows>> + Send;
 
-    /// Takes at most `limit` due rows of these handlers, the oldest first: sets the token and the lease of their handler, and counts
-    /// their start. Rows that another transaction has locked are skipped. A row that is larger than the limit is fetched alone. The
-    /// rows say how long they had been due ([`waited`](Row::waited)), as far as the store knows.
+    /// Fetches at most `limit` due rows of these handlers, the oldest first: sets the token and the lease of their handler, and
+    /// counts their start. Rows that another transaction has locked are skipped. A row that is larger than the limit is fetched
+    /// alone. The rows say how long they had been due ([`waited`](Row::waited)), as far as the store knows.
     ///
     /// For calls it also sets the time and the name of the first call where the row has none, before the call is made. A row whose
     /// time it has set has [`is_first_call`](Row::is_first_call), also if it is read again by the token: a store keeps the token that
     /// has set it. It is cheap if no call is due, because nothing polls for calls.
-    fn take(
+    fn fetch(
         &self,
         handlers: &[TakeFor],
-        limit: TakeLimit,
+        limit: FetchLimit,
         token: Uuid,
     ) -> impl Future<Output = Answer<TakenRows>> + Send;
 

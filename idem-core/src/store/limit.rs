@@ -48,7 +48,7 @@ impl TakeFor {
 /// Which due rows to fetch, and how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TakeLimit {
+pub struct FetchLimit {
     /// Their kind.
     pub kind: RowKind,
     /// The maximum number of rows.
@@ -70,7 +70,7 @@ pub struct LookBack {
     pub orphan: Option<Duration>,
 }
 
-impl TakeLimit {
+impl FetchLimit {
     /// At most this many rows of this kind, of any size.
     pub fn rows(kind: RowKind, rows: usize) -> Self {
         Self { kind, rows, bytes: usize::MAX, since: None }

@@ -47,7 +47,8 @@ pub(crate) use calls::called_for;
 pub use calls::{CallAnswer, CallResult, LeftCalls, RELEASED_AT_ONCE, Resolution};
 pub(crate) use claim::UNBEGUN;
 pub use claim::{
-    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, HandlerId, Identity, OwnClaim, Ticket, TxnState,
+    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, HandlerId, Identity, OwnClaim, TxnHandle, TxnOutcome,
+    TxnState,
 };
 #[cfg(feature = "postgres")]
 pub(crate) use connection_share::FOR_A_RELAY;
@@ -58,18 +59,18 @@ pub use facts::StoreFacts;
 pub use filter::Filter;
 pub use inbox_rows::InboxRows;
 pub use known_handler::{HandlerMark, KnownHandler, Remedies, SEEN_RECENTLY};
-pub use limit::{DueRows, LookBack, RowKind, Stats, TakeFor, TakeLimit, TakenRows};
+pub use limit::{DueRows, FetchLimit, LookBack, RowKind, Stats, TakeFor, TakenRows};
 pub use outbox_row::{
     DeadOutgoing, LOCAL_CONFLICT, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFilter, OutboxFound, OutboxId,
     OutboxMark, OutboxRead, OutboxRow, OutboxSnapshot, OutboxStats, PublishFailure, RowRef, UnreadOutbox,
 };
 pub use outbox_rows::OutboxRows;
 pub use replayed::{Page, Replay, Replayed, ReplayedAll};
-pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult};
+pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_LOST_CONNECTIONS, MAX_STARTS, NewRow, Row, RowResult};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use sql::Migration;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use sql::{CRASHED, NUMBERS, check_transaction, checked, error_text, number, stored, tell_of_conflicts};
+pub(crate) use sql::{CRASHED, NUMBERS, check_transaction, checked, error_text, log_conflicts, number, stored};
 pub use transactions::Transactions;
 
 /// The interface to databases. Each method is one statement, or one short transaction. The pipeline and the inbox

@@ -212,7 +212,7 @@ impl<S: Store> Pipeline<S> {
                 Err(NoJob::Unprepared) => is_unprepared = true,
             }
         }
-        entries.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
+        entries.sort_by(|one, other| one.identity.sort_key().cmp(&other.identity.sort_key()));
         (entries, is_unprepared)
     }
 

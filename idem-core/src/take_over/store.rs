@@ -4,7 +4,7 @@ use std::slice;
 
 use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline, Wait};
-use crate::store::{ClaimState, NewRow, StoreError, Ticket};
+use crate::store::{ClaimState, NewRow, StoreError, TxnHandle};
 use crate::{Outcome, Reason, Store, telemetry};
 
 use super::{Classified, Entry, Shared, Written};
@@ -117,7 +117,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Makes a message dead whose handler has committed its claim. Until this is written, the message counts as processed, also
     /// if it is delivered again: whoever has the message keeps its failure, and tries again.
-    pub(crate) async fn dead_letter_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Ended {
+    pub(crate) async fn dead_letter_committed(&self, entry: &Entry<'_>, left_by: &TxnHandle) -> Ended {
         let Err(fault) = self.insert_committed(entry, left_by).await else {
             return Ended::Done(Outcome::Dead { reason: Reason::Committed });
         };
@@ -136,7 +136,7 @@ impl<S: Store> Pipeline<S> {
     /// Writes the dead letter, unless the claim has changed since the handler's COMMIT: then it was written by a try
     /// whose answer was lost, and an operator may have replayed or discarded it since. Without a claim, which was pruned
     /// or lost with its server, nothing else remembers the message, and it is written.
-    async fn insert_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Result<(), StoreError> {
+    async fn insert_committed(&self, entry: &Entry<'_>, left_by: &TxnHandle) -> Result<(), StoreError> {
         let Entry { identity, delivery, failure, .. } = entry;
         let row = NewRow::new(identity, delivery, failure.next).with_attempts(failure.attempts, &failure.error);
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
@@ -145,7 +145,7 @@ impl<S: Store> Pipeline<S> {
         let id = if is_left { self.store.insert(&mut txn, &[row]).await?.pop() } else { None };
         self.store.commit(txn).await.of_own()?;
         match id {
-            Some(_) => telemetry::tell(id, failure.attempts, failure.next, &failure.error),
+            Some(_) => telemetry::log_failure(id, failure.attempts, failure.next, &failure.error),
             None => tracing::debug!("the dead letter of a handler that ran COMMIT was written by an earlier try"),
         }
         Ok(())

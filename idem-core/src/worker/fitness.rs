@@ -95,9 +95,10 @@ fn distinct(handlers: &[&Facts]) -> Result<(), Error> {
 /// Checks that no two handlers take the same messages. For that they need [`fan_out`](crate::Worker::fan_out): it changes how
 /// their messages are taken, which must not happen by accident.
 fn apart(handlers: &[&Facts], settings: &Settings) -> Result<(), Error> {
-    let takers: Vec<_> = handlers.iter().filter(|handler| !handler.limits.is_local_only && !settings.fan_out).collect();
-    for (at, handler) in takers.iter().enumerate() {
-        for earlier in &takers[..at] {
+    let receivers: Vec<_> =
+        handlers.iter().filter(|handler| !handler.limits.is_local_only && !settings.fan_out).collect();
+    for (at, handler) in receivers.iter().enumerate() {
+        for earlier in &receivers[..at] {
             let (one, other) = (earlier.name, handler.name);
             let text = match (&settings.route_by, earlier.event, handler.event) {
                 // If both matched a subject, the choice of the handler would be arbitrary.
@@ -124,9 +125,9 @@ fn apart(handlers: &[&Facts], settings: &Settings) -> Result<(), Error> {
 /// Checks that the source has that by which handlers are chosen. Otherwise no message would reach a handler that names an event
 /// or a pattern.
 fn routing(handlers: &[&Facts], source: &impl Source, settings: &Settings) -> Result<(), Error> {
-    let mut takers = handlers.iter().filter(|handler| !handler.limits.is_local_only);
-    let named = takers.find_map(|handler| Some((handler.name, handler.event?)));
-    let (needs, lacks, cure) = match (&settings.route_by, named) {
+    let mut receivers = handlers.iter().filter(|handler| !handler.limits.is_local_only);
+    let named = receivers.find_map(|handler| Some((handler.name, handler.event?)));
+    let (needs, lacks, remedy) = match (&settings.route_by, named) {
         (RouteBy::Subject, _) if !source.has_subjects() => {
             ("`.route_by_subject()` needs subjects".to_owned(), "subjects", "remove it, and name")
         }
@@ -138,7 +139,7 @@ fn routing(handlers: &[&Facts], source: &impl Source, settings: &Settings) -> Re
     };
     let (source, system) = (source.name(), source.system());
     Err(Error::Config(format!(
-        "{needs}, but {source} ({system}) has no {lacks}: {cure} the header that has the event type, `.event_type(..)`"
+        "{needs}, but {source} ({system}) has no {lacks}: {remedy} the header that has the event type, `.event_type(..)`"
     )))
 }
 

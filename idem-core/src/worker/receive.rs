@@ -64,7 +64,7 @@ pub(super) async fn run<S: Store, Src: Source>(
         if let Err(refused) = crate::age::check(source, &pipeline.routes) {
             tracing::error!(%refused, "the broker keeps messages for longer than before");
         }
-        pipeline.outage.set_room(source.room());
+        pipeline.outage.set_capacity(source.capacity());
         pipeline.health.set_broker(true);
         pipeline.lag.send_replace(source.lag());
         tracing::info!(source = source.name(), "the broker is back");
@@ -127,9 +127,9 @@ async fn forward<S: Store, Src: Source>(
                 pipeline.recognize(delivery);
                 delivery.ordering_key =
                     delivery.ordering_key.filter(|_| pipeline.settings.order != DeliveryOrder::None);
-                arrival.carried.order = delivery.ordering_key.map(|key| pipeline.order.place(key));
+                arrival.carried.order = delivery.ordering_key.map(|key| pipeline.order.enqueue(key));
                 to.push(arrival);
-                pipeline.outage.set_room(source.room());
+                pipeline.outage.set_capacity(source.capacity());
             }
             Err(error) => return error,
         }
@@ -176,7 +176,7 @@ fn refusal(error: &(dyn std::error::Error + 'static)) -> Option<String> {
 const SAME: Duration = Duration::from_secs(10);
 
 /// Waits until the database has been unavailable, consumption paused or the outbox full, for a quarter of the time that
-/// the broker lets a delivery stay unsettled. Returns the reason. Held deliveries should then be given back: the broker
+/// the broker lets a delivery stay unsettled. Returns the reason. Held deliveries should then be released: the broker
 /// would take them back again and again, or other workers, which can handle them, would get nothing of them. Never
 /// completes if the broker has no such limit. Cancel safe.
 async fn too_long<S: Store>(pipeline: &Pipeline<S>, limit: Option<Duration>) -> &'static str {

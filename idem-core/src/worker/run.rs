@@ -24,7 +24,7 @@ use super::register::{self, Registration};
 use super::{fitness, housekeeping};
 
 /// How long cancelled work may take to end after the shutdown timeout.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Runs until `shutdown` completes, and then drains: it starts no new delivery, releases deliveries that it holds,
@@ -94,8 +94,8 @@ async fn start<S: Store, Src: Source>(
         let _ = timeout(CLOSE, parts.source.close()).await;
         return Err(refused);
     }
-    tell(&parts);
-    tell_of_connections(&parts, &connections);
+    log_start(&parts);
+    log_connections(&parts, &connections);
     telemetry::describe();
     let Parts { consumer, store, source, settings, health, .. } = parts;
     health.set_broker(true);
@@ -105,7 +105,7 @@ async fn start<S: Store, Src: Source>(
 }
 
 /// Logs the worker's settings, for later readers of the log.
-fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
+fn log_start<S: Store, Src: Source>(parts: &Parts<S, Src>) {
     let Parts { consumer, store, source, handlers, settings, .. } = parts;
     let handlers: Vec<&str> = handlers.iter().map(|handler| handler.facts().name).collect();
     tracing::info!(
@@ -136,7 +136,7 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
 
 /// Logs the connections that the worker can use, and the sum of those of all workers of the store, if it has fewer. By now all
 /// workers of a group have their shares, so each of them has the sum of all.
-fn tell_of_connections<S: Store, Src>(Parts { consumer, settings, .. }: &Parts<S, Src>, connections: &ConnectionShare) {
+fn log_connections<S: Store, Src>(Parts { consumer, settings, .. }: &Parts<S, Src>, connections: &ConnectionShare) {
     let Some(wanted) = connections.wanted() else { return };
     let (own, direct, inbox) = (settings.connections(), settings.direct(), settings.inbox_concurrency());
     let others = own - direct - inbox;
@@ -191,7 +191,7 @@ impl<S: Store, Src: Source> Tasks<S, Src> {
         spawn(&mut working, &pipeline, "parked", |at| park::run(at, parked, move |arrival| to_all.pass(arrival)));
         spawn(&mut working, &pipeline, "inbox", crate::inbox::run);
         spawn(&mut working, &pipeline, "calls", crate::call::run);
-        let beside = look_after(&pipeline);
+        let beside = spawn_background(&pipeline);
         let (mut receiving, at, to) = (JoinSet::new(), pipeline.clone(), queues.clone());
         // In a spawned task, because `main` runs on a thread outside the runtime's worker threads: waking that thread for each
         // delivery took about 40 microseconds of CPU time.
@@ -204,7 +204,7 @@ impl<S: Store, Src: Source> Tasks<S, Src> {
 }
 
 /// Spawns the background tasks, which run until the worker ends.
-fn look_after<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
+fn spawn_background<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
     let mut beside = JoinSet::new();
     spawn(&mut beside, pipeline, "watch of the database", |at| async move { at.outage.watch(&at.store).await });
     spawn(&mut beside, pipeline, "gauges", |at| async move { housekeeping::stats(&at).await });
@@ -246,25 +246,25 @@ async fn drain<S: Store, Src: Source>(
     let Some(Ok(mut source)) = ended else { return Ok(()) };
     let end = Instant::now() + pipeline.settings.shutdown_timeout;
     if pipeline.settings.is_unordered() {
-        give_back(&pipeline, &mut source, &tasks.waiting, end).await;
+        release_waiting(&pipeline, &mut source, &tasks.waiting, end).await;
     }
     finish(&pipeline, &mut tasks.working, end).await;
-    if let Some(Err(_)) = pipeline.defect.task("close of the source", timeout(LAST_WORDS, source.close())).await {
+    if let Some(Err(_)) = pipeline.defect.task("close of the source", timeout(CLOSE_TIMEOUT, source.close())).await {
         tracing::warn!(consumer = pipeline.consumer, "the connection to the broker was not closed in time");
     }
     pipeline.defect.error().map_or(Ok(()), Err)
 }
 
 /// Ends the subscription, and releases the deliveries that wait for a lane, or to be stored, so that another worker has them while
-/// handlers of this one still run and are settled. With an order, closing the source gives everything back at once instead: if
+/// handlers of this one still run and are settled. With an order, closing the source releases everything at once instead: if
 /// the subscription ended while this worker still held deliveries, the next consumer would continue behind them.
-async fn give_back<S: Store, Src: Source>(
+async fn release_waiting<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     queues: &[Receiver<Arrival<Src::Acker>>],
     end: Instant,
 ) {
-    if let Some(Err(_)) = pipeline.defect.task("drain of the source", timeout(LAST_WORDS, source.drain())).await {
+    if let Some(Err(_)) = pipeline.defect.task("drain of the source", timeout(CLOSE_TIMEOUT, source.drain())).await {
         // A broker that hangs must not use up the shutdown timeout, which is meant for handlers.
         tracing::warn!(consumer = pipeline.consumer, "the subscription was not ended in time");
     }
@@ -284,7 +284,7 @@ async fn finish<S: Store>(pipeline: &Pipeline<S>, working: &mut JoinSet<()>, end
     let consumer = &pipeline.consumer;
     tracing::warn!(consumer, ?patience, "`.shutdown_timeout(..)` has elapsed: handlers that still run are rolled back");
     pipeline.stop.cancel();
-    if timeout(LAST_WORDS, all(working)).await.is_err() {
+    if timeout(CLOSE_TIMEOUT, all(working)).await.is_err() {
         working.shutdown().await;
     }
 }

@@ -4,7 +4,7 @@ use idem_core::store::{Consumers, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
-use crate::connect::{SENTINEL, refusal, told};
+use crate::connect::{SENTINEL, error_text, refusal};
 use crate::world::{DEADLINE, fresh, url};
 
 /// A role created for the test.
@@ -50,7 +50,7 @@ async fn a_refused_login_names_the_server_and_the_role() {
             eprintln!("skipped the wrong password: this server trusts everybody");
             continue;
         }
-        let text = told(answer);
+        let text = error_text(answer);
         assert!(text.contains(part) && text.contains(&server), "{text}");
     }
     role.end("idem_unused").await;

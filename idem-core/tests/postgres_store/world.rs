@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::postgres::{PostgresOptions, Txn};
 use idem_core::store::{
-    ClaimState, CommitResult, Consumers, HandlerId, Identity, InboxRows, NewRow, Row, RowKind, TakeFor, TakeLimit,
+    ClaimState, CommitResult, Consumers, FetchLimit, HandlerId, Identity, InboxRows, NewRow, Row, RowKind, TakeFor,
     Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Postgres};
@@ -117,9 +117,9 @@ impl World {
         committed(self.store.commit(txn).await);
     }
 
-    pub(crate) async fn take(&self, kind: RowKind, limit: usize) -> Vec<Row> {
+    pub(crate) async fn fetch(&self, kind: RowKind, limit: usize) -> Vec<Row> {
         let handlers = [TakeFor::new(self.handler, LEASE)];
-        self.store.take(&handlers, TakeLimit::rows(kind, limit), Uuid::new_v4()).await.unwrap().rows
+        self.store.fetch(&handlers, FetchLimit::rows(kind, limit), Uuid::new_v4()).await.unwrap().rows
     }
 
     pub(crate) async fn effects(&mut self) -> i64 {

@@ -55,7 +55,7 @@ async fn a_file_that_cannot_be_opened_is_named_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn a_read_only_file_is_named_with_the_cure() {
+async fn a_read_only_file_is_named_with_the_remedy() {
     let world = World::new().await;
     let path = world.dir.path("copy.db");
     world.sql(&format!("VACUUM INTO '{path}'")).await;

@@ -14,7 +14,7 @@ pub(super) fn recorded(row: &Row, result: &CallResult) -> (&'static str, String)
         CallResult { is_question: true, next: Ok(_), .. } => ("question-failed", format!("{key} dead={dead}")),
         CallResult { next: Err(Reason::Unresolved), .. } => ("unresolved", key),
         CallResult { is_attempt: true, .. } => ("call-not-done", format!("{key} unused={unused} dead={dead}")),
-        CallResult { next: Ok(_), .. } => ("call-given-back", format!("{key} unused={unused}")),
+        CallResult { next: Ok(_), .. } => ("call-snoozed", format!("{key} unused={unused}")),
         CallResult { .. } => ("call-rejected", key),
     }
 }

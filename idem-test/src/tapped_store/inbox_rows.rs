@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use idem_core::Store;
 use idem_core::store::{
-    ClaimState, DueRows, HandlerId, Identity, InboxRows, LeftCalls, LookBack, NewRow, Row, RowKind, RowResult,
-    StoreError, TakeFor, TakeLimit, TakenRows,
+    ClaimState, DueRows, FetchLimit, HandlerId, Identity, InboxRows, LeftCalls, LookBack, NewRow, Row, RowKind,
+    RowResult, StoreError, TakeFor, TakenRows,
 };
 use uuid::Uuid;
 
@@ -13,33 +13,33 @@ use crate::harness::Crash;
 
 use super::calling::key;
 use super::doing::OF_ROW;
-use super::taking::{answered, crashed, leased, recorded};
+use super::fetching::{answered, crashed, leased, recorded};
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> TappedStore<S, T> {
-    async fn take_calls(&self, callers: &[TakeFor], limit: TakeLimit, token: Uuid) -> Result<TakenRows, StoreError> {
-        self.tap.before("take_calls", &[]).await?;
+    async fn fetch_calls(&self, callers: &[TakeFor], limit: FetchLimit, token: Uuid) -> Result<TakenRows, StoreError> {
+        self.tap.before("fetch_calls", &[]).await?;
         if limit.since.is_none() {
-            self.tap.before("take_all_calls", &[]).await?;
+            self.tap.before("fetch_all_calls", &[]).await?;
         }
-        if !self.tap.may_take_calls() {
+        if !self.tap.may_fetch_calls() {
             return Ok(TakenRows { rows: Vec::new(), since: Instant::now() });
         }
         let changed = |caller: &TakeFor| TakeFor { lease: self.tap.lease_of_call(caller.lease), ..caller.clone() };
         let changed: Vec<TakeFor> = callers.iter().map(changed).collect();
-        let step = self.begins_any("call-taken").await;
-        let taken = self.tap.watched("take_calls", self.within.take(&changed, limit, token)).await;
-        self.takes.answered(step, callers, token, &taken);
-        let mut taken = taken?;
-        for row in &mut taken.rows {
+        let step = self.begins_any("call-fetched").await;
+        let fetched = self.tap.watched("fetch_calls", self.within.fetch(&changed, limit, token)).await;
+        self.fetches.answered(step, callers, token, &fetched);
+        let mut fetched = fetched?;
+        for row in &mut fetched.rows {
             let asked = callers.iter().find(|caller| caller.handler == row.identity.handler);
-            self.tap.taken_for_call(row, asked.map_or(Duration::ZERO, |caller| caller.lease));
+            self.tap.fetched_for_call(row, asked.map_or(Duration::ZERO, |caller| caller.lease));
         }
-        if !taken.rows.is_empty() {
-            self.tap.before("taken_calls", &[]).await?;
-            taken.since = self.tap.since(taken.since);
+        if !fetched.rows.is_empty() {
+            self.tap.before("fetched_calls", &[]).await?;
+            fetched.since = self.tap.since(fetched.since);
         }
-        Ok(taken)
+        Ok(fetched)
     }
 }
 
@@ -88,21 +88,21 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.poll_due(handlers, lease, since).await
     }
 
-    async fn take(&self, handlers: &[TakeFor], limit: TakeLimit, token: Uuid) -> Result<TakenRows, StoreError> {
-        let look = match limit.kind {
-            RowKind::Ordinary => "take of rows",
-            RowKind::Orphan | RowKind::Alone => "take of an orphaned row",
-            RowKind::Calling => return self.take_calls(handlers, limit, token).await,
+    async fn fetch(&self, handlers: &[TakeFor], limit: FetchLimit, token: Uuid) -> Result<TakenRows, StoreError> {
+        let search = match limit.kind {
+            RowKind::Ordinary => "fetch of rows",
+            RowKind::Orphan | RowKind::Alone => "fetch of an orphaned row",
+            RowKind::Calling => return self.fetch_calls(handlers, limit, token).await,
         };
-        let step = self.begins_any("taken").await;
-        self.tap.looks_back(look, limit.since);
-        let taken = self.tap.statement(self.within.take(handlers, limit, token)).await;
-        self.takes.answered(step, handlers, token, &taken);
-        let taken = taken?;
-        for row in &taken.rows {
-            self.tap.before("row_is_taken", row.identity.key.as_bytes()).await?;
+        let step = self.begins_any("fetched").await;
+        self.tap.looks_back(search, limit.since);
+        let fetched = self.tap.statement(self.within.fetch(handlers, limit, token)).await;
+        self.fetches.answered(step, handlers, token, &fetched);
+        let fetched = fetched?;
+        for row in &fetched.rows {
+            self.tap.before("row_is_fetched", row.identity.key.as_bytes()).await?;
         }
-        Ok(taken)
+        Ok(fetched)
     }
 
     async fn date_call(&self, row: &Row, lease: Duration) -> Result<Option<Instant>, StoreError> {
@@ -130,7 +130,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
         self.tap.before("rows_by_token", &[]).await?;
         let rows = self.within.rows_by_token(token).await?;
-        self.takes.found(token, &rows);
+        self.fetches.found(token, &rows);
         Ok(rows)
     }
 

@@ -127,7 +127,7 @@ pub async fn a_call_that_was_paused_beyond_its_lease_sends_nothing<W: World>(wor
 
 /// Its date is written while the orphaned row runs. If the orphaned row ended the process in a call that follows, the call would
 /// be in doubt.
-pub async fn a_call_behind_a_question_is_made_beside_no_orphan<W: World>(world: W) {
+pub async fn a_call_behind_a_question_is_made_while_no_orphan_runs<W: World>(world: W) {
     let Some(other) = world.another().await else { return };
     let (paying, neighbour) = (Paying::<W, false, true>::new(world).await, Line::new(other).await);
     let (settings, silent) = (one_process(), Silent::new());
@@ -151,16 +151,16 @@ pub async fn a_call_behind_a_question_is_made_beside_no_orphan<W: World>(world: 
     assert_eq!(paying.counts("a").await, (1, 2, 1));
 }
 
-/// A worker looks for calls that became due since its last take, and every few seconds for all of them.
+/// A worker looks for calls that became due since its last fetch, and every few seconds for all of them.
 pub async fn a_call_that_was_due_long_ago_is_made_by_a_worker_that_runs<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.publish("a", [Fault::LoseAnswer]);
-    let (takes, of_all) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let counts = (takes.clone(), of_all.clone());
+    let (fetches, of_all) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counts = (fetches.clone(), of_all.clone());
     let worker = paying.start_over(move |method, _| {
         match method {
-            "take_calls" => _ = counts.0.fetch_add(1, Relaxed),
-            "take_all_calls" => _ = counts.1.fetch_add(1, Relaxed),
+            "fetch_calls" => _ = counts.0.fetch_add(1, Relaxed),
+            "fetch_all_calls" => _ = counts.1.fetch_add(1, Relaxed),
             _ => {}
         }
         Do::Work
@@ -172,6 +172,6 @@ pub async fn a_call_that_was_due_long_ago_is_made_by_a_worker_that_runs<W: World
     until(async || of_all.load(Relaxed) != before).await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));
-    let (takes, of_all) = (takes.load(Relaxed), of_all.load(Relaxed));
-    assert!(takes > 5 * of_all, "{of_all} of {takes} takes have looked for all calls");
+    let (fetches, of_all) = (fetches.load(Relaxed), of_all.load(Relaxed));
+    assert!(fetches > 5 * of_all, "{of_all} of {fetches} fetches have looked for all calls");
 }

@@ -50,7 +50,7 @@ async fn pauses_and_resumes<W: World>(world: W, undeliverable: impl Fn(usize) ->
     let why = health.paused().unwrap();
     assert!(parts.iter().chain(&["resume"]).all(|part| why.contains(part)), "{why}");
     assert!(!health.is_ready() && health.broker() && health.database());
-    // Includes those that were running beside the fiftieth.
+    // Includes those that were running concurrently with the fiftieth.
     let dead = line.dead().await.len();
     assert!((50..80).contains(&dead), "{dead}");
     let counts = line.queue.counts();
@@ -98,7 +98,7 @@ pub async fn the_messages_of_a_paused_worker_go_to_another<W: World>(world: W) {
     (0..20).for_each(|n| line.publish_raw(unknown(n)));
     let (worker, health) = paused(&line).await;
     // Those that were being made dead letters as consumption paused are acked.
-    assert!(soon(line.queue.given_back()).await > 0);
+    assert!(soon(line.queue.returned()).await > 0);
     assert!(!health.broker() && health.paused().is_some());
     line.run(20).await;
     assert_eq!(line.dead().await.len(), 20);

@@ -206,7 +206,11 @@ pub async fn a_natural_handler_that_ends_its_transaction_beside_duplicates_is_fo
 pub async fn a_natural_message_that_is_cut_off_is_never_lost<W: World>(world: W) {
     let line = Line::new(world).await;
     let hasty = Settings { handler_timeout: Duration::from_secs(2), ..Settings::default() };
-    let acts = [Some(Act::CommitHang), W::FEATURES.suicide.map(|_| Act::CommitSuicide), Some(Act::CommitWait)];
+    let acts = [
+        Some(Act::CommitHang),
+        W::FEATURES.terminate_backend.map(|_| Act::CommitTerminateBackend),
+        Some(Act::CommitWait),
+    ];
     for (dead, act) in (1..).zip(acts.into_iter().flatten()) {
         let id = format!("{act:?}");
         line.publish_natural(Order::new(&id, &[act]));

@@ -16,7 +16,7 @@ use super::line::Line;
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
-/// A row runs for long. After a lease, the orphaned row that waits for its end lets other rows start, is not charged, and
+/// A row runs for long. After a lease, the orphaned row that waits for its end lets other rows start, counts no start, and
 /// gets its turn later.
 pub async fn an_orphan_that_waits_for_long_lets_other_rows_start<W: World>(world: W) {
     // Otherwise the running message has the only writer.
@@ -45,23 +45,23 @@ pub async fn an_orphan_that_waits_for_long_lets_other_rows_start<W: World>(world
     assert_eq!((line.effects("orphan").await, line.desk.runs("orphan")), (1, 1));
 }
 
-/// It looks whether it is still due, and the database does not answer.
-pub async fn an_orphan_whose_look_hangs_waits_no_longer_than_the_drain<W: World>(world: W) {
+/// It checks whether it is still due, and the database does not answer.
+pub async fn an_orphan_whose_check_hangs_waits_no_longer_than_the_drain<W: World>(world: W) {
     let (line, gate) = (Line::new(world).await, IsolationLock::new());
     // Due only when the other message runs.
     orphan_for(&line, 1, Duration::from_secs(3)).await;
     schedule(&line, "billing", Order::new("running", &[Act::Wait])).await;
-    let (looks, open) = (watch::Sender::new(false), watch::Sender::new(false));
-    let (told, waits, opened) = (looks.clone(), gate.clone(), open.subscribe());
+    let (checks, open) = (watch::Sender::new(false), watch::Sender::new(false));
+    let (signal, waits, opened) = (checks.clone(), gate.clone(), open.subscribe());
     let hook = move |method: &'static str, _: &[u8]| {
         if method != "poll_due" || !waits.keeps_out_rows() {
             return Do::Work;
         }
-        told.send_replace(true);
+        signal.send_replace(true);
         Do::Wait(opened.clone())
     };
     let worker = line.start_over(hook, Settings { gate: Some(gate.clone()), ..Settings::default() });
-    soon(looks.subscribe().wait_for(|looks| *looks)).await.unwrap();
+    soon(checks.subscribe().wait_for(|checks| *checks)).await.unwrap();
     let stopping = tokio::spawn(worker.stop());
     until(async || !gate.keeps_out_rows()).await;
     assert_eq!(line.desk.runs("orphan"), 0);

@@ -82,8 +82,8 @@ pub async fn a_source_that_takes_less_for_a_while_is_full_earlier<W: World>(worl
     let line = Line::new(world).await;
     line.refuse("INSERT", "processed_messages", Some("refused")).await;
     let (settings, shown) = watched(4);
-    let room = Arc::new(AtomicUsize::new(usize::MAX));
-    let worker = line.start_at(Tapped::new(line.queue.clone(), Room(room.clone())), settings);
+    let capacity = Arc::new(AtomicUsize::new(usize::MAX));
+    let worker = line.start_at(Tapped::new(line.queue.clone(), Capacity(capacity.clone())), settings);
     let watched = Watched::of(shown.clone()).await;
     line.publish(Order::ok("refused"));
     soon(line.queue.delivered(1)).await;
@@ -92,7 +92,7 @@ pub async fn a_source_that_takes_less_for_a_while_is_full_earlier<W: World>(worl
     watched.was_always_ready();
     let health = shown.borrow().clone().unwrap();
     for (least, is_full) in [(1, true), (2, false)] {
-        room.store(least, SeqCst);
+        capacity.store(least, SeqCst);
         line.publish(Order::ok(&least.to_string()));
         is_ready(&health, !is_full).await;
     }
@@ -102,16 +102,16 @@ pub async fn a_source_that_takes_less_for_a_while_is_full_earlier<W: World>(worl
 }
 
 /// Says that it has room for so many deliveries.
-struct Room(Arc<AtomicUsize>);
+struct Capacity(Arc<AtomicUsize>);
 
-impl Tap for Room {
+impl Tap for Capacity {
     type Ack = ();
 
     fn receive(&mut self, delivery: Delivery) -> (Delivery, ()) {
         (delivery, ())
     }
 
-    fn room<S: Source>(&self, _: &S) -> Option<usize> {
+    fn capacity<S: Source>(&self, _: &S) -> Option<usize> {
         Some(self.0.load(SeqCst))
     }
 }
@@ -154,7 +154,7 @@ pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<
 
 /// A single lost connection: the database is pinged before anything stops, and answers.
 pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>(world: W) {
-    let Some(line) = Line::new_if(W::FEATURES.suicide.is_some(), world).await else { return };
+    let Some(line) = Line::new_if(W::FEATURES.terminate_backend.is_some(), world).await else { return };
     let (settings, shown) = watched(2);
     let (pings, paused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let hook = {
@@ -169,7 +169,7 @@ pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>
     };
     let worker = line.start_over(hook, settings);
     let watched = Watched::of(shown).await;
-    line.publish(Order::new("breaker", &[Act::Suicide, Act::Ok]));
+    line.publish(Order::new("breaker", &[Act::TerminateBackend, Act::Ok]));
     line.publish_numbers(0..20);
     line.outcomes(if line.world.inbox() { 21 } else { 22 }).await;
     until(async || line.effects("breaker").await != 0).await;

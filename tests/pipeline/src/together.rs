@@ -91,7 +91,7 @@ pub async fn a_failure_in_a_batch_costs_one_more_round<W: World>(world: W) {
     }
 }
 
-/// If the failing message is unknown, the batch is halved until it is alone; no other message is charged.
+/// If the failing message is unknown, the batch is halved until it is alone; no attempt of another message is recorded.
 async fn one_swallows<W: World>(world: W, place: usize) {
     let Some(line) = Line::new_if(W::FEATURES.errors_abort, world).await else { return };
     let mut orders = numbers(9);
@@ -108,17 +108,17 @@ async fn one_swallows<W: World>(world: W, place: usize) {
 }
 
 /// The first statement of the message after it fails.
-pub async fn nobody_is_charged_for_an_error_that_was_swallowed_before<W: World>(world: W) {
+pub async fn no_attempt_is_recorded_for_an_error_that_was_swallowed_before<W: World>(world: W) {
     one_swallows(world, 4).await;
 }
 
 /// No message follows it, so only the commit fails.
-pub async fn nobody_is_charged_for_an_error_that_was_swallowed_at_the_end<W: World>(world: W) {
+pub async fn no_attempt_is_recorded_for_an_error_that_was_swallowed_at_the_end<W: World>(world: W) {
     one_swallows(world, 9).await;
 }
 
 /// A handler that runs ROLLBACK undoes the claims of all. Its message becomes dead; each of the others, before or after
-/// it, has one effect and is not charged.
+/// it, has one effect and no recorded attempt.
 async fn one_rolls_back<W: World>(world: W, act: Act, place: usize) {
     let line = Line::new(world).await;
     let mut orders = numbers(6);
@@ -200,7 +200,7 @@ pub async fn copies_and_conflicts_in_a_batch_are_known<W: World>(world: W) {
     each_has_one_effect(&line, &[Order::ok("a"), Order::ok("b")]).await;
 }
 
-/// Batches whose handlers write the same rows in different orders deadlock. No message is charged, and all are
+/// Batches whose handlers write the same rows in different orders deadlock. No attempt is recorded, and all are
 /// processed.
 pub async fn batches_that_deadlock_get_through<W: World>(world: W) {
     let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
@@ -225,7 +225,7 @@ pub async fn a_crash_of_a_batch_loses_and_doubles_nothing<W: World>(world: W) {
         let id = |n: usize| format!("{round} {}", n % 20);
         (0..25).for_each(|n| trial.publish(&order(Order::ok(&id(n)))));
         let process = trial.start(Some(*point), 1).unwrap();
-        soon(process.fate.sealed()).await;
+        soon(process.crash_plan.sealed()).await;
         drop(process);
         trial.run().await.unwrap();
         for n in 0..20 {
@@ -341,14 +341,14 @@ const BATCHED: usize = 16;
 
 /// A deferred trigger reports a lost race each time. That says nothing about other batches: these are as large as
 /// before.
-pub async fn a_race_that_is_lost_at_the_commit_by_itself_narrows_no_batch<W: World>(world: W) {
+pub async fn a_race_that_is_lost_at_the_commit_by_itself_keeps_batches_concurrent<W: World>(world: W) {
     if W::FEATURES.lost_race.is_some() {
         assert_eq!(calls_after(world, "40001").await, 1);
     }
 }
 
 /// A deadlock needs another transaction, also at the commit: batches are smaller for a while.
-pub async fn a_deadlock_at_the_commit_narrows_batches<W: World>(world: W) {
+pub async fn a_deadlock_at_the_commit_runs_batches_one_at_a_time<W: World>(world: W) {
     if W::FEATURES.lost_race.is_some() {
         assert!(calls_after(world, "40P01").await > 1);
     }

@@ -85,18 +85,18 @@ pub async fn a_release_that_was_rolled_back_starts<W: World>(world: W) {
 }
 
 /// No worker would ever run them. The commands in the error work as written.
-pub async fn rows_of_an_unknown_handler_refuse_the_start_with_each_cure<W: World>(world: W) {
+pub async fn rows_of_an_unknown_handler_refuse_the_start_with_each_remedy<W: World>(world: W) {
     let line = Line::new(world).await;
     dead_refund(&line, "a").await;
     unseen(&line, SEEN_RECENTLY).await;
     let refused = line.start().refused().await;
-    let cures = Remedies::of(&line.store, "billing", "refunds", "orders");
+    let remedies = Remedies::of(&line.store, "billing", "refunds", "orders");
     let named =
         ["\"billing\"", "\"refunds\"", "1 day", "formerly = \"refunds\"", "keep dead letters", "Inbox::discard"];
-    for cure in named.into_iter().chain([&*cures.part, &cures.dead_letter]) {
-        assert!(refused.contains(cure), "{cure:?} is not in {refused:?}");
+    for remedy in named.into_iter().chain([&*remedies.part, &remedies.dead_letter]) {
+        assert!(refused.contains(remedy), "{remedy:?} is not in {refused:?}");
     }
-    assert!(cures.part.contains(&line.world.own("handlers")), "it names the table");
+    assert!(remedies.part.contains(&line.world.own("handlers")), "it names the table");
     // A worker with the handler has started and ended.
     let started = with_one::<W, true>(&line, &line.broker.queue("refunds"));
     started.stop().await;
@@ -176,25 +176,25 @@ pub async fn a_handler_knows_under_a_new_name_what_it_has_processed_under_the_ol
 }
 
 /// What each of them has processed cannot be undone.
-pub async fn two_names_that_have_claims_each_refuse_to_be_one_with_the_cure<W: World>(world: W) {
+pub async fn two_names_that_have_claims_each_refuse_to_be_one_with_the_remedy<W: World>(world: W) {
     let line = Line::new(world).await;
     starts(&line, "a").await;
     line.publish_raw(refund("b", Act::Ok));
     line.runs_to(newer(), &["processed"]).await;
     let refused = with_former_name(&line).refused().await;
-    let cure = Remedies::of(&line.store, "billing", "orders", "refunds").join;
-    for part in ["\"orders\"", "\"refunds\"", "formerly", &cure] {
+    let remedy = Remedies::of(&line.store, "billing", "orders", "refunds").join;
+    for part in ["\"orders\"", "\"refunds\"", "formerly", &remedy] {
         assert!(refused.contains(part), "{part:?} is not in {refused:?}");
     }
     // The claim of a dead letter cannot be moved without its row.
     line.publish(Order::new("c", &[Act::Fail]));
     line.runs_to(Settings::once(), &["dead: exhausted"]).await;
-    line.world.run(&cure).await;
+    line.world.run(&remedy).await;
     with_former_name(&line).refused().await;
     line.publish(Order::ok("a"));
     line.runs_to(Settings::once(), &["duplicate"]).await;
     assert!(line.inbox().discard(line.one_dead().await.id).await.unwrap());
-    line.world.run(&cure).await;
+    line.world.run(&remedy).await;
     with_former_name(&line).stop().await;
     line.publish(Order::ok("a"));
     line.publish(Order::ok("b"));

@@ -9,10 +9,10 @@ use nix::unistd::Pid;
 use sqlx::PgConnection;
 
 use crate::journal::Event;
-use crate::plan::{Fate, Order};
+use crate::plan::{Behaviour, Order};
 use crate::watched::Watch;
 
-/// Writes the effect, then performs the action of the message's fate, so that a failure has something to roll back.
+/// Writes the effect, then performs the action of the message's behaviour, so that a failure has something to roll back.
 #[idempotent(key = "key", name = "pay")]
 pub(crate) async fn pay(order: Order, watch: State<Watch>, tx: &mut PgConnection) -> Result<(), BoxError> {
     let _run = watch.0.run(order.id);
@@ -61,46 +61,46 @@ pub(crate) async fn write(orders: &[Order], tx: &mut PgConnection) -> Result<(),
 /// Longer than the handler timeout.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Performs the action that the message's fate prescribes. Errors of statements that idem rejects are ignored, as a
+/// Performs the action that the message's behaviour prescribes. Errors of statements that idem rejects are ignored, as a
 /// careless handler does.
 async fn act(order: &Order, watch: &Watch, tx: &mut PgConnection) -> Result<(), BoxError> {
-    match order.fate {
-        Fate::Works | Fate::Undecodable | Fate::Keyless => {}
-        Fate::Flaky if watch.tries(order.id)? > 2 => {}
-        Fate::Flaky => return Err("this one fails twice".into()),
-        Fate::Poison => return Err("this one always fails".into()),
-        Fate::Permanent => return Err(permanent("no attempt can cure this one")),
-        Fate::Panic => panic(order.id),
-        Fate::Hang => tokio::time::sleep(LONG).await,
-        Fate::Spin => spin().await,
-        Fate::SlowQuery => ignore(tx, "SELECT pg_sleep(3)").await,
-        Fate::Swallow => ignore(tx, "SELECT 1/0").await,
-        Fate::Deferred => run(tx, "INSERT INTO demo.parts (whole) VALUES (-1)").await?,
-        Fate::Rollback => ignore(tx, "ROLLBACK").await,
-        Fate::RollbackWrite => {
+    match order.behaviour {
+        Behaviour::Works | Behaviour::Undecodable | Behaviour::Keyless => {}
+        Behaviour::Flaky if watch.tries(order.id)? > 2 => {}
+        Behaviour::Flaky => return Err("this one fails twice".into()),
+        Behaviour::Poison => return Err("this one always fails".into()),
+        Behaviour::Permanent => return Err(permanent("no attempt can fix this one")),
+        Behaviour::Panic => panic(order.id),
+        Behaviour::Hang => tokio::time::sleep(LONG).await,
+        Behaviour::Spin => spin().await,
+        Behaviour::SlowQuery => ignore(tx, "SELECT pg_sleep(3)").await,
+        Behaviour::Swallow => ignore(tx, "SELECT 1/0").await,
+        Behaviour::Deferred => run(tx, "INSERT INTO demo.parts (whole) VALUES (-1)").await?,
+        Behaviour::Rollback => ignore(tx, "ROLLBACK").await,
+        Behaviour::RollbackWrite => {
             ignore(tx, "ROLLBACK").await;
             let _ = write(std::slice::from_ref(order), tx).await;
         }
-        Fate::RollbackFail => {
+        Behaviour::RollbackFail => {
             ignore(tx, "ROLLBACK").await;
             let _ = write(std::slice::from_ref(order), tx).await;
             return Err("this one rolls back, writes and fails".into());
         }
-        Fate::Commit => ignore(tx, "COMMIT").await,
-        Fate::CommitWrite => {
+        Behaviour::Commit => ignore(tx, "COMMIT").await,
+        Behaviour::CommitWrite => {
             ignore(tx, "COMMIT").await;
             let _ = write(std::slice::from_ref(order), tx).await;
         }
-        Fate::CommitHang => {
+        Behaviour::CommitHang => {
             ignore(tx, "COMMIT").await;
             tokio::time::sleep(LONG).await;
         }
-        Fate::SetRole => run(tx, "SET ROLE demo_nobody").await?,
-        Fate::Session => run(tx, session(order.id)).await?,
-        Fate::Breaker => return Err(cut(tx).await),
-        Fate::BreakOnce if watch.tries(order.id)? > 1 => {}
-        Fate::BreakOnce => return Err(cut(tx).await),
-        Fate::Killer => {
+        Behaviour::SetRole => run(tx, "SET ROLE demo_nobody").await?,
+        Behaviour::Session => run(tx, session(order.id)).await?,
+        Behaviour::Breaker => return Err(cut(tx).await),
+        Behaviour::BreakOnce if watch.tries(order.id)? > 1 => {}
+        Behaviour::BreakOnce => return Err(cut(tx).await),
+        Behaviour::Killer => {
             watch.journal.note(Event::Killing, order.id);
             kill(Pid::this(), Signal::SIGKILL)?;
             std::future::pending::<()>().await;

@@ -14,7 +14,7 @@ pub(crate) struct Order {
     pub(crate) key: String,
     pub(crate) account: i32,
     pub(crate) amount: i64,
-    pub(crate) fate: Fate,
+    pub(crate) behaviour: Behaviour,
 }
 
 /// Enough that two transactions seldom pay to one account concurrently, even in batches.
@@ -36,15 +36,15 @@ pub(crate) struct Plan {
 impl Order {
     /// Returns the order as it is published.
     pub(crate) fn payload(&self) -> Result<Vec<u8>> {
-        match self.fate {
-            Fate::Undecodable => Ok(format!("no JSON, {}", self.id).into_bytes()),
+        match self.behaviour {
+            Behaviour::Undecodable => Ok(format!("no JSON, {}", self.id).into_bytes()),
             _ => Ok(serde_json::to_vec(self)?),
         }
     }
 
     /// Returns whether it has a key, so that the database holds a claim of it.
     pub(crate) fn has_key(&self) -> bool {
-        !matches!(self.fate, Fate::Undecodable | Fate::Keyless)
+        !matches!(self.behaviour, Behaviour::Undecodable | Behaviour::Keyless)
     }
 }
 
@@ -73,19 +73,22 @@ impl Plan {
         rng.shuffle(&mut numbers);
         let share = |often: u64| usize::try_from((messages * often / 10_000).max(1)).unwrap_or(usize::MAX);
         let mut drawn = numbers.iter().copied();
-        let mut fates = HashMap::new();
-        for fate in Fate::CARELESS {
-            fates.extend(drawn.by_ref().take(share(fate.often())).map(|id| (id, *fate)));
+        let mut behaviours = HashMap::new();
+        for behaviour in Behaviour::CARELESS {
+            behaviours.extend(drawn.by_ref().take(share(behaviour.often())).map(|id| (id, *behaviour)));
         }
         // The second of two messages with one key is usually published later.
         let conflicting: Vec<u64> = drawn.by_ref().take(2 * share(CONFLICTS)).collect();
         let keys: HashMap<u64, u64> =
             conflicting.chunks_exact(2).map(|two| (two[0].max(two[1]), two[0].min(two[1]))).collect();
         let order = |id: u64| {
-            let fate = fates.get(&id).copied().unwrap_or(Fate::Works);
-            let key =
-                if fate == Fate::Keyless { String::new() } else { format!("order-{}", keys.get(&id).unwrap_or(&id)) };
-            Order { id, key, account: rng.i32(0..ACCOUNTS), amount: rng.i64(1..1000), fate }
+            let behaviour = behaviours.get(&id).copied().unwrap_or(Behaviour::Works);
+            let key = if behaviour == Behaviour::Keyless {
+                String::new()
+            } else {
+                format!("order-{}", keys.get(&id).unwrap_or(&id))
+            };
+            Order { id, key, account: rng.i32(0..ACCOUNTS), amount: rng.i64(1..1000), behaviour }
         };
         let orders: Vec<Order> = (0..messages).map(order).collect();
         Self { published: publication(&orders, duplicates, rng), orders }
@@ -98,7 +101,7 @@ impl Plan {
             key: format!("order-{id}"),
             account: rng.i32(0..accounts),
             amount: 1,
-            fate: Fate::Works,
+            behaviour: Behaviour::Works,
         };
         let orders: Vec<Order> = (0..messages).map(order).collect();
         Self { published: publication(&orders, duplicates, rng), orders }
@@ -137,15 +140,15 @@ fn publication(orders: &[Order], duplicates: u64, rng: &mut Rng) -> Vec<usize> {
     published.into_iter().map(|(_, at)| at).collect()
 }
 
-macro_rules! fates {
+macro_rules! behaviours {
     ($($(#[$doc:meta])* $name:ident, $often:literal => $end:expr;)*) => {
         /// The behaviour of a handler after it has written the message's effect.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
-        pub(crate) enum Fate { $($(#[$doc])* $name,)* }
+        pub(crate) enum Behaviour { $($(#[$doc])* $name,)* }
 
-        impl Fate {
-            /// Every fate except the ordinary one.
+        impl Behaviour {
+            /// Every behaviour except the ordinary one.
             pub(crate) const CARELESS: &'static [Self] = &[$(Self::$name,)*].split_at(1).1;
 
             /// Returns how many of 10,000 messages have it. In a smaller run, at least one message has it.
@@ -161,7 +164,7 @@ macro_rules! fates {
     };
 }
 
-fates! {
+behaviours! {
     /// It succeeds.
     Works, 0 => End::Effect;
     /// It fails twice, then succeeds.
@@ -234,12 +237,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_fate_is_there_and_the_same_seed_makes_the_same_plan() {
+    fn each_behaviour_is_there_and_the_same_seed_makes_the_same_plan() {
         let plan = Plan::new(20_000, 20, &mut Rng::with_seed(1));
         assert_eq!((plan.orders.len(), plan.published.len()), (20_000, 24_000));
-        for fate in Fate::CARELESS {
-            let times = plan.orders.iter().filter(|order| order.fate == *fate).count() as u64;
-            assert_eq!(times, fate.often() * 2, "{fate:?}");
+        for behaviour in Behaviour::CARELESS {
+            let times = plan.orders.iter().filter(|order| order.behaviour == *behaviour).count() as u64;
+            assert_eq!(times, behaviour.often() * 2, "{behaviour:?}");
         }
         assert_eq!(plan.by_key().values().filter(|orders| orders.len() == 2).count(), 40);
         let again = Plan::new(20_000, 20, &mut Rng::with_seed(1));
@@ -249,8 +252,8 @@ mod tests {
     #[test]
     fn a_small_plan_has_one_of_each() {
         let plan = Plan::new(300, 20, &mut Rng::with_seed(1));
-        for fate in Fate::CARELESS {
-            assert!(plan.orders.iter().any(|order| order.fate == *fate), "{fate:?}");
+        for behaviour in Behaviour::CARELESS {
+            assert!(plan.orders.iter().any(|order| order.behaviour == *behaviour), "{behaviour:?}");
         }
     }
 

@@ -10,7 +10,7 @@ use idem_brokers::Broker;
 use crate::campaign::{Ledger, Run};
 use crate::disruptions::Disruptions;
 use crate::harness::{Scene, directory};
-use crate::plan::{Fate, Plan};
+use crate::plan::{Behaviour, Plan};
 use crate::processes::{Processes, Servers};
 use crate::tables::Tables;
 use crate::verdict::{Found, Verdict};
@@ -121,7 +121,7 @@ pub(crate) fn check_disruptions<B: Broker>(scene: &Scene<'_, B>, mut must: impl 
 fn check_killers(plan: &Plan, processes: &Processes, mut must: impl FnMut(bool, String)) {
     let mut deaths = HashMap::<u64, u64>::new();
     processes.killers.iter().for_each(|id| *deaths.entry(*id).or_default() += 1);
-    for order in plan.orders.iter().filter(|order| order.fate == Fate::Killer) {
+    for order in plan.orders.iter().filter(|order| order.behaviour == Behaviour::Killer) {
         let times = deaths.get(&order.id).copied().unwrap_or(0);
         // A copy that is delivered before the message is stored runs directly as well.
         let copies = plan.times(order.id) - 1;

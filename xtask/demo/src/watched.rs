@@ -107,7 +107,7 @@ impl Tap for Watch {
     fn receive(&mut self, delivery: Delivery) -> (Delivery, WatchAck) {
         let in_hand = self.take(id(&delivery));
         let order = serde_json::from_slice::<Order>(delivery.payload());
-        let has_effect = order.is_ok_and(|order| order.has_key() && order.fate.end() == End::Effect);
+        let has_effect = order.is_ok_and(|order| order.has_key() && order.behaviour.end() == End::Effect);
         (delivery, WatchAck { in_hand, has_effect, stored: false, watch: self.clone() })
     }
 }

@@ -107,10 +107,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Checks all mutants against the code. The error lists each mutant that does not apply.
 fn check(mutants: &[Mutant]) -> Result<()> {
-    let unfit = mutants.iter().filter_map(|mutant| mutant.applied(&root()).err());
-    let unfit: Vec<String> = unfit.map(|error| format!("{error:#}")).collect();
-    if !unfit.is_empty() {
-        bail!("the code has moved on, and these must follow:\n{}", unfit.join("\n"));
+    let outdated = mutants.iter().filter_map(|mutant| mutant.applied(&root()).err());
+    let outdated: Vec<String> = outdated.map(|error| format!("{error:#}")).collect();
+    if !outdated.is_empty() {
+        bail!("the code has moved on, and these must follow:\n{}", outdated.join("\n"));
     }
     Ok(())
 }

@@ -109,7 +109,7 @@ async fn an_offset_that_retention_has_passed_stops_its_partition_alone_and_is_ne
     world.commit(0, 1);
     delete_before(&world, 3).await;
     is_stalled(&world, &mut world.open(4).await, Some(1)).await;
-    // Applies the cure that the error names.
+    // Applies the remedy that the error names.
     world.commit(0, 3);
     assert_eq!(next(&mut world.open(1).await).await.0.payload(), "3");
 }

@@ -211,7 +211,7 @@ async fn the_longest_retention_of_the_topics_counts() {
 }
 
 #[tokio::test]
-async fn the_lag_is_told_of_each_topic_from_where_the_group_stands() {
+async fn the_lag_is_reported_for_each_topic_from_where_the_group_stands() {
     let Some((one, other)) = two().await else { return };
     for payload in ["a", "b", "c"] {
         one.publish(payload).await;

@@ -2,7 +2,7 @@
 
 use sqlx::Connection as _;
 
-use crate::store::{CommitResult, Fate, StoreError, UNBEGUN, tell_of_conflicts};
+use crate::store::{CommitResult, StoreError, TxnOutcome, UNBEGUN, log_conflicts};
 
 use super::Postgres;
 use super::answer::{About, Failure};
@@ -26,11 +26,11 @@ const LARGE: usize = 1024 * 1024;
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
     if !txn.connection.sound {
-        return CommitResult::NotSent(not_answered(), txn.ticket().map(Box::new));
+        return CommitResult::NotSent(not_answered(), txn.txn_handle().map(Box::new));
     }
     // Reads what the handler left unread, and so finds out whether the server has closed the connection meanwhile.
     if let Err(lost) = txn.connection.flush().await {
-        return CommitResult::NotSent(lost.into(), txn.ticket().map(Box::new));
+        return CommitResult::NotSent(lost.into(), txn.txn_handle().map(Box::new));
     }
     if !txn.connection.counts_transaction() {
         // This is no ROLLBACK of the handler's own: a nested transaction did not begin.
@@ -52,7 +52,7 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
         None if finished < needed => return CommitResult::Unknown(StoreError::ConnectionLost(UNREAD.into())),
         None => {
             if !writes.local.is_empty() {
-                tell_of_conflicts(conflicts(&rows));
+                log_conflicts(conflicts(&rows));
             }
             txn.put_back(&rows);
             return CommitResult::Done;
@@ -129,7 +129,7 @@ async fn refused(txn: Txn, finished: usize, failure: Failure, in_insert: bool) -
     let says = |text: &str| failure.code() == Some("22P02") && failure.says(text);
     let [ended, raced, changed] = [ENDED, RACED, CHANGED].map(says);
     if changed {
-        TELL.call_once(|| {
+        LOGGED.call_once(|| {
             tracing::warn!(
                 "a handler of a batch left a temporary table, or changed the role, search_path, time zone or a similar \
              setting, which would affect later handlers: such batches are split until each message runs singly; set \
@@ -173,16 +173,16 @@ async fn refused(txn: Txn, finished: usize, failure: Failure, in_insert: bool) -
 }
 
 /// Warns only once that a batch was split because of its settings.
-static TELL: std::sync::Once = std::sync::Once::new();
+static LOGGED: std::sync::Once = std::sync::Once::new();
 
 /// Rolls back a transaction that was not committed, and returns the result: `undone`, unless its handler had ended it. Only a
 /// guard that did not pass, so that nothing had finished, leaves that open.
 async fn undo(txn: Txn, finished: usize, undone: CommitResult) -> CommitResult {
-    let ticket = txn.ticket().map(Box::new);
+    let txn_handle = txn.txn_handle().map(Box::new);
     match rollback(txn).await {
-        Ok(Fate::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
-        Ok(Fate::Ended) if finished == 0 => CommitResult::RolledBack,
-        Err(fault) if finished == 0 => CommitResult::NotSent(fault, ticket),
+        Ok(TxnOutcome::CommittedEarly) => CommitResult::CommittedEarly(txn_handle.unwrap_or_default()),
+        Ok(TxnOutcome::Ended) if finished == 0 => CommitResult::RolledBack,
+        Err(fault) if finished == 0 => CommitResult::NotSent(fault, txn_handle),
         // The refusal stands, whether or not the connection can be reused.
         _ => undone,
     }

@@ -1,4 +1,4 @@
-//! Inbox rows: inserted, taken, started, called for, and their outcomes.
+//! Inbox rows: inserted, fetched, started, called for, and their outcomes.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use uuid::Uuid;
 use crate::Reason;
 use crate::store::sql::statements;
 use crate::store::{
-    Answer, CRASHED_LEASES, CallAnswer, CallResult, ClaimState, DueRows, HandlerId, Identity, InboxRows, LeftCalls,
-    LookBack, NewRow, RELEASED_AT_ONCE, Row, RowResult, StoreError, TakeFor, TakeLimit, TakenRows, envelope,
+    Answer, CRASHED_LEASES, CallAnswer, CallResult, ClaimState, DueRows, FetchLimit, HandlerId, Identity, InboxRows,
+    LeftCalls, LookBack, NewRow, RELEASED_AT_ONCE, Row, RowResult, StoreError, TakeFor, TakenRows, envelope,
     error_text,
 };
 
@@ -78,12 +78,12 @@ impl InboxRows for Postgres {
         Ok(DueRows { ordinary, orphan, alone, crashed })
     }
 
-    async fn take(&self, handlers: &[TakeFor], limit: TakeLimit, token: Uuid) -> Answer<TakenRows> {
+    async fn fetch(&self, handlers: &[TakeFor], limit: FetchLimit, token: Uuid) -> Answer<TakenRows> {
         let [rows, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let query = self.query(&inbox_sql::take(limit.kind)).bind(each(handlers, |of| of.handler.0)).bind(rows);
+        let query = self.query(&inbox_sql::fetch(limit.kind)).bind(each(handlers, |of| of.handler.0)).bind(rows);
         let query = query.bind(token).bind(each(handlers, |of| secs(of.lease))).bind(bytes).bind(back(limit.since));
-        let (taken, since) = self.ask_since(About::Nothing, query.bind(each(handlers, |of| &*of.call))).await?;
-        Ok(TakenRows { rows: rows::all(&taken)?, since })
+        let (fetched, since) = self.ask_since(About::Nothing, query.bind(each(handlers, |of| &*of.call))).await?;
+        Ok(TakenRows { rows: rows::all(&fetched)?, since })
     }
 
     async fn date_call(&self, row: &Row, lease: Duration) -> Answer<Option<Instant>> {
@@ -108,10 +108,10 @@ impl InboxRows for Postgres {
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Answer<bool> {
-        let ((attempts, starts, breaks), due, reason, error) = match result {
+        let ((attempts, starts, lost), due, reason, error) = match result {
             RowResult::Failed { next, error } => ((1, 0, 0), next.ok(), next.err(), Some(error)),
             RowResult::Broke { due, error } => ((0, 1, 1), Some(*due), None, Some(error)),
-            RowResult::GivenBack { due } => ((0, 1, 0), Some(*due), None, None),
+            RowResult::Snoozed { due } => ((0, 1, 0), Some(*due), None, None),
             RowResult::Released { due } => ((0, 0, 0), Some(*due), None, None),
             RowResult::Dead { reason, error } => ((0, 0, 0), None, Some(*reason), Some(error)),
             RowResult::LeftToCall { provider_key } => {
@@ -136,7 +136,7 @@ impl InboxRows for Postgres {
             }
         };
         let query = self.shared(statements::RECORD_RESULT).bind(row.id).bind(row.locked_by);
-        let query = query.bind(attempts).bind(starts).bind(breaks).bind(due.map(interval));
+        let query = query.bind(attempts).bind(starts).bind(lost).bind(due.map(interval));
         let query = query.bind(reason.map(Reason::as_str)).bind(error.map(|error| error_text(error).into_owned()));
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }

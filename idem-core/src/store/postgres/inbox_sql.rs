@@ -6,9 +6,9 @@ use crate::store::{self, CRASHED_AT_ONCE, MAX_STARTS, RowKind};
 
 use super::rows::COLUMNS;
 
-/// Deletes the rows $1 with the tokens $2, and dates their claims if $4 is true. Deleting a row locks it, so that other takers skip
-/// it while the handler runs. Of several, one claim records that only idem commits this transaction. $3: the lock timeout of what
-/// follows.
+/// Deletes the rows $1 with the tokens $2, and dates their claims if $4 is true. Deleting a row locks it, so that other fetches
+/// skip it while the handler runs. Of several, one claim records that only idem commits this transaction. $3: the lock timeout of
+/// what follows.
 pub(super) const START: &str = "
     WITH gone AS (
         DELETE FROM {schema}.inbox_messages AS i USING unnest($1::bigint[], $2::uuid[]) AS ours (id, locked_by)
@@ -72,9 +72,9 @@ pub(super) const EXTEND: &str = "
 /// without reading them (octet_length of a value that is stored out of line reads its pointer).
 ///
 /// $1, $4 and $7: the handlers, their leases in seconds, and the names of their calls; $2 the limit, $3 the token, $5 the limit of
-/// bytes. $6 bounds how many seconds the search goes back: under an old snapshot the index keeps an entry for each row that was taken
-/// since, and a search from the oldest entry steps over all of them.
-pub(super) fn take(kind: RowKind) -> String {
+/// bytes. $6 bounds how many seconds the search goes back: under an old snapshot the index keeps an entry for each row that was
+/// fetched since, and a search from the oldest entry steps over all of them.
+pub(super) fn fetch(kind: RowKind) -> String {
     let which = match kind {
         RowKind::Ordinary => ORDINARY,
         RowKind::Orphan => ORPHAN,
@@ -103,16 +103,16 @@ pub(super) fn take(kind: RowKind) -> String {
     )
 }
 
-/// A taken row has a start, so it is in the small index of orphaned rows, or in that of calls.
+/// A fetched row has a start, so it is in the small index of orphaned rows, or in that of calls.
 pub(super) fn rows_by_token() -> String {
-    let taken = |which: &str| {
+    let fetched = |which: &str| {
         format!(
             "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
             WHERE {which} AND i.locked_by = $1"
         )
     };
     let started = "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2)";
-    format!("{} UNION ALL {} ORDER BY id", taken(started), taken(CALLING))
+    format!("{} UNION ALL {} ORDER BY id", fetched(started), fetched(CALLING))
 }
 
 /// A running row looks due once its lease has expired, but is not pending work: it is locked, and skipped.

@@ -66,7 +66,7 @@ impl Login {
         Err(Failure::Lost(failed.into()))
     }
 
-    /// Returns the failure of a login, with its cure if what the callback returns is refused.
+    /// Returns the failure of a login, with its remedy if what the callback returns is refused.
     pub(super) fn explained(&self, failure: Failure) -> Failure {
         let Failure::Lost(error) = failure else { return failure };
         // Class 28: invalid authorization specification.

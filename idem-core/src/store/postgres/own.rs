@@ -131,7 +131,7 @@ impl StoreOutbox<Postgres> {
                 Err(Error::database("could not stage messages", UNKNOWN))
             }
             rows if rows == messages.len() as i64 => {
-                self.look_for_relay(outbox);
+                self.check_for_relay(outbox);
                 Ok(())
             }
             _ => Err(Error::database("could not stage messages", "a trigger of outbox_messages has refused a row")),

@@ -18,8 +18,8 @@ const FILL: &str = "
     SELECT 1 + n % 4, int4send(n), '', now() + (n - 1000000) * interval '1 second', 'scheduled', '{}', ''
     FROM generate_series(1, 2000000) AS n";
 
-/// The types of the values of a take.
-const TAKE: &str = "(int[], bigint, uuid, float8[], bigint, float8, text[])";
+/// The types of the values of a fetch.
+const FETCH: &str = "(int[], bigint, uuid, float8[], bigint, float8, text[])";
 
 /// A store in a new schema, and one of its connections.
 struct World {
@@ -82,7 +82,7 @@ fn walk(plan: &Value, indexes: &mut Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
+async fn a_fetch_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     let Some(mut world) = World::make().await else { return };
     for (consumer, names) in [("billing", ["a", "b"]), ("shipping", ["c", "d"])] {
         Consumers::register(&world.store, consumer, &names).await.unwrap();
@@ -110,13 +110,13 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
 
     let ten = "('{1,2}', 10, gen_random_uuid(), '{10,20}', 1000000, 3.2e9, '{a,b}')";
     let statements = [
-        ("ordinary", inbox_sql::take(RowKind::Ordinary), TAKE, ten, "ordinary"),
-        ("orphan", inbox_sql::take(RowKind::Orphan), TAKE, ten, "orphan"),
+        ("ordinary", inbox_sql::fetch(RowKind::Ordinary), FETCH, ten, "ordinary"),
+        ("orphan", inbox_sql::fetch(RowKind::Orphan), FETCH, ten, "orphan"),
         ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)", "orphan"),
         ("dead_letter_crashed", inbox_sql::dead_letter_crashed(), "(int[], float8)", "('{1,2}', 30)", "orphan"),
-        ("taken", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())", "orphan"),
+        ("by token", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())", "orphan"),
         ("called", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())", "calls"),
-        ("calls", inbox_sql::take(RowKind::Calling), TAKE, ten, "calls"),
+        ("calls", inbox_sql::fetch(RowKind::Calling), FETCH, ten, "calls"),
     ];
     for (name, statement, types, values, index) in statements {
         world.prepare(name, types, &statement).await;
@@ -209,22 +209,22 @@ async fn a_step_of_prune_reads_its_blocks_and_the_rows_beside_old_claims() {
     world.end().await;
 }
 
-/// A report that runs for ten minutes keeps an index entry for each row that was taken meanwhile. A query that does not
+/// A report that runs for ten minutes keeps an index entry for each row that was fetched meanwhile. A query that does not
 /// look back beyond the last one steps over none of them.
 #[tokio::test]
-async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
+async fn a_bounded_search_reads_no_more_under_an_old_snapshot() {
     let Some(mut world) = World::make().await else { return };
     Consumers::register(&world.store, "billing", &["a", "b"]).await.unwrap();
     let url = std::env::var("DATABASE_URL").unwrap();
     let mut report = <PgConnection as sqlx::Connection>::connect(&url).await.unwrap();
-    let taken = "
+    let fetched = "
         ALTER TABLE {schema}.inbox_messages SET UNLOGGED, SET (autovacuum_enabled = off);
         INSERT INTO {schema}.inbox_messages
             (handler_id, key, fingerprint, run_at, crash_count, state, envelope, payload, provider_key)
         SELECT 1 + n % 2, int4send(n), '', now() - n * interval '1 millisecond' - interval '120 second', greatest(n / 2 % 3 - 1, 0),
                CASE n / 2 % 3 WHEN 0 THEN 'calling' ELSE 'scheduled' END, '{}', '', gen_random_uuid()
         FROM generate_series(1, 60000) AS n";
-    world.run(taken).await;
+    world.run(fetched).await;
     let open = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM {schema}.inbox_messages";
     let open = world.store.text_with(open, &[]);
     report.execute(sqlx::raw_sql(AssertSqlSafe(open))).await.unwrap();
@@ -238,9 +238,9 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
     let some = "('{1,2}', 5, gen_random_uuid(), '{10,20}', 1000000, BACK, '{a,b}')";
     let statements = [
         ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, BACK, BACK)"),
-        ("ordinary", inbox_sql::take(RowKind::Ordinary), TAKE, some),
-        ("orphan", inbox_sql::take(RowKind::Orphan), TAKE, some),
-        ("calls", inbox_sql::take(RowKind::Calling), TAKE, some),
+        ("ordinary", inbox_sql::fetch(RowKind::Ordinary), FETCH, some),
+        ("orphan", inbox_sql::fetch(RowKind::Orphan), FETCH, some),
+        ("calls", inbox_sql::fetch(RowKind::Calling), FETCH, some),
     ];
     for (name, statement, types, values) in statements {
         world.prepare(name, types, &statement).await;

@@ -44,8 +44,8 @@ pub(super) struct Pool {
     pub(super) resets: AtomicBool,
     lent: Slots,
     own: Slots,
-    /// Limits own statements that may take long: where there are two connections, another one can always run beside them,
-    /// which extends leases.
+    /// Limits own statements that may take long: where there are two connections, another one can always run concurrently with
+    /// them, which extends leases.
     long: Semaphore,
     logins: Semaphore,
 }

@@ -112,7 +112,7 @@ impl Postgres {
         let (mut claims, mut left) = (0, None);
         loop {
             let begun = Instant::now();
-            // Given back between steps: where the store has few connections, the extension of leases waits for it.
+            // Returned between steps: where the store has few connections, the extension of leases waits for it.
             let long = self.0.pool.long().await?;
             let mut connection = self.0.pool.connection(Use::Own).await?;
             let step = self.prune_step(&mut connection).await?;

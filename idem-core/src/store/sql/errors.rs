@@ -15,7 +15,7 @@ pub(crate) fn error_text(error: &str) -> Cow<'_, str> {
 }
 
 /// Logs how many local messages of a transaction do not run, because other messages had claimed their keys, once it is committed.
-pub(crate) fn tell_of_conflicts(conflicts: i64) {
+pub(crate) fn log_conflicts(conflicts: i64) {
     if conflicts > 0 {
         tracing::warn!(conflicts, "local messages became dead letters: {LOCAL_CONFLICT}");
     }

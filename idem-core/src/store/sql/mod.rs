@@ -24,7 +24,7 @@ pub(crate) mod stored;
 pub(crate) mod tables;
 
 pub(crate) use clock::Clock;
-pub(crate) use errors::{CRASHED, error_text, tell_of_conflicts};
+pub(crate) use errors::{CRASHED, error_text, log_conflicts};
 pub use migration::Migration;
 #[cfg(feature = "postgres")]
 pub(crate) use names::Names;

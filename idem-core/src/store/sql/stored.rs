@@ -63,7 +63,7 @@ where
         ..Row::new(
             row.try_get("id")?,
             identity,
-            // A handler that was deleted by hand leaves its rows behind; no worker takes them, but they can be listed.
+            // A handler that was deleted by hand leaves its rows behind; no worker fetches them, but they can be listed.
             row.try_get::<Option<String>, _>("handler")?.unwrap_or_default(),
             envelope::open(&bytes("envelope")?, bytes("payload")?, attempts),
             created_at,

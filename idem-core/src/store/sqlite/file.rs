@@ -211,7 +211,7 @@ impl Connection {
 
     /// Passes the connection to the next task in the queue. No transaction may be open, and nothing may be left of a
     /// handler.
-    pub(super) fn give_back(self) {
+    pub(super) fn put_back(self) {
         let Self { writer, mut slot } = self;
         slot.idle = Some(writer);
     }

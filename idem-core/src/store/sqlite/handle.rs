@@ -103,7 +103,7 @@ impl Sqlite {
         let since = Instant::now();
         let answer = query.fetch_all(connection.raw()).await.and_then(|answer| decode(&answer, since));
         let answer = answer.map_err(|error| self.file.fault(error))?;
-        connection.give_back();
+        connection.put_back();
         Ok(answer)
     }
 
@@ -111,7 +111,7 @@ impl Sqlite {
     pub(super) async fn change(&self, query: Query<'_>) -> Answer<u64> {
         let mut connection = self.file.writer().await?;
         let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault_of_message(error))?;
-        connection.give_back();
+        connection.put_back();
         Ok(done.rows_affected())
     }
 }

@@ -1,4 +1,4 @@
-//! Inbox rows: inserted, taken, started, called for, and their outcomes.
+//! Inbox rows: inserted, fetched, started, called for, and their outcomes.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::sql::statements;
 use crate::store::{
-    Answer, CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, CallResult, ClaimState, DueRows, HandlerId, Identity,
-    InboxRows, LeftCalls, LookBack, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, TakeFor, TakeLimit,
-    TakenRows, envelope, error_text,
+    Answer, CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, CallResult, ClaimState, DueRows, FetchLimit,
+    HandlerId, Identity, InboxRows, LeftCalls, LookBack, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult,
+    TakeFor, TakenRows, envelope, error_text,
 };
 
 /// Inserts a row, or counts a delivery of one that is there, and returns its id.
@@ -51,7 +51,7 @@ impl InboxRows for Sqlite {
                 date.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
             }
         }
-        // All rows commit together, so the fate of one is the fate of all.
+        // All rows commit together, so the outcome of one is the outcome of all.
         let first = rows.iter().zip(&started).find(|(_, is_ours)| **is_ours);
         if let (Some((row, _)), ClaimState::Processed) = (first, state) {
             txn.guard(Some(&row.identity)).await.map_err(|error| self.file.fault_of_message(error))?;
@@ -68,7 +68,7 @@ impl InboxRows for Sqlite {
     }
 
     /// For calls it reads first: each poll comes here, and there is one writer.
-    async fn take(&self, handlers: &[TakeFor], limit: TakeLimit, token: Uuid) -> Answer<TakenRows> {
+    async fn fetch(&self, handlers: &[TakeFor], limit: FetchLimit, token: Uuid) -> Answer<TakenRows> {
         if limit.kind == RowKind::Calling {
             let is_due = format!("SELECT {}", inbox_sql::has(inbox_sql::CALLING));
             let ids = ids(&handlers.iter().map(|of| of.handler).collect::<Vec<_>>());
@@ -79,8 +79,8 @@ impl InboxRows for Sqlite {
         }
         let [most, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
         let handlers: Vec<_> = handlers.iter().map(|of| (of.handler.0, millis(of.lease), &*of.call)).collect();
-        let query = sql::query(&inbox_sql::take(limit.kind)).bind(json(&handlers)).bind(most).bind(token).bind(bytes);
-        self.change_since(query, |taken, since| Ok(TakenRows { rows: rows(taken)?, since })).await
+        let query = sql::query(&inbox_sql::fetch(limit.kind)).bind(json(&handlers)).bind(most).bind(token).bind(bytes);
+        self.change_since(query, |fetched, since| Ok(TakenRows { rows: rows(fetched)?, since })).await
     }
 
     async fn date_call(&self, row: &Row, lease: Duration) -> Answer<Option<Instant>> {
@@ -103,14 +103,14 @@ impl InboxRows for Sqlite {
 
     /// Uses the writer's queue, not a reader: the connection whose answer was lost is closed first.
     async fn rows_by_token(&self, token: Uuid) -> Answer<Vec<Row>> {
-        self.change_rows(sql::query(inbox_sql::TAKEN).bind(token)).await
+        self.change_rows(sql::query(inbox_sql::ROWS_BY_TOKEN).bind(token)).await
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Answer<bool> {
-        let ((attempts, starts, breaks), due, reason, error) = match result {
+        let ((attempts, starts, lost), due, reason, error) = match result {
             RowResult::Failed { next, error } => ((1, 0, 0), next.ok(), next.err(), Some(error)),
             RowResult::Broke { due, error } => ((0, 1, 1), Some(*due), None, Some(error)),
-            RowResult::GivenBack { due } => ((0, 1, 0), Some(*due), None, None),
+            RowResult::Snoozed { due } => ((0, 1, 0), Some(*due), None, None),
             RowResult::Released { due } => ((0, 0, 0), Some(*due), None, None),
             RowResult::Dead { reason, error } => ((0, 0, 0), None, Some(*reason), Some(error)),
             RowResult::LeftToCall { provider_key } => {
@@ -132,7 +132,7 @@ impl InboxRows for Sqlite {
             }
         };
         let query = sql::query(statements::RECORD_RESULT).bind(row.id).bind(row.locked_by);
-        let query = query.bind(attempts).bind(starts).bind(breaks).bind(due.map(millis));
+        let query = query.bind(attempts).bind(starts).bind(lost).bind(due.map(millis));
         let query = query.bind(reason.map(Reason::as_str)).bind(error.map(|error| error_text(error).into_owned()));
         Ok(self.change(query).await? == 1)
     }

@@ -52,14 +52,14 @@ pub(super) const CALLING: &str = "state = 'calling' AND {due} <= +{now}";
 /// size of the rows, because a join by their ids reads the whole table if `ANALYZE` has found a small one. $1: handlers, each with
 /// its lease and the name of its call; $2 the limit, $3 the token, $4 the limit of bytes. The sizes of a row are read without its
 /// payload. RETURNING sees only the new values, so a row that lost its lease does not tell how long it has been due.
-pub(super) fn take(kind: RowKind) -> String {
+pub(super) fn fetch(kind: RowKind) -> String {
     let which = match kind {
         RowKind::Ordinary => "{ordinary} AND {due} <= +{now}",
         RowKind::Orphan => "{orphan} AND crash_count <= 1 AND {due} <= +{now}",
         RowKind::Alone => "{orphan} AND crash_count IN (2, 3) AND {due} <= +{now}",
         RowKind::Calling => CALLING,
     };
-    let take = r#"
+    let fetch = r#"
 UPDATE "idem_inbox_messages" AS i
 SET crash_count = i.crash_count + 1, locked_by = $3, locked_until = {now} + due.lease, {fetched}
 FROM (
@@ -93,7 +93,7 @@ WHERE id IN (
     LIMIT ?2
 )"#;
 
-pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE locked_by = ?1"#;
+pub(super) const ROWS_BY_TOKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE locked_by = ?1"#;
 
 pub(super) const EXTEND: &str = r#"
 UPDATE "idem_inbox_messages" SET locked_until = {now} + ?3

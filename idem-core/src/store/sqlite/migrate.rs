@@ -21,7 +21,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[Migration {
 }];
 
 /// How to create what is missing.
-const CURE: &str = "create it with the SQL of `Sqlite::migrations()`, or give the store a new file, which has no claims, so that \
+const REMEDY: &str = "create it with the SQL of `Sqlite::migrations()`, or give the store a new file, which has no claims, so that \
                     all messages are new there";
 
 /// The table of this database only.
@@ -37,19 +37,21 @@ pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, verify_o
     let failed = |error| answer::failed(path, error);
     let mode = wal(connection, verify_only).await.map_err(failed)?;
     if mode != "wal" {
-        let cure = match verify_only {
+        let remedy = match verify_only {
             true => "run `PRAGMA journal_mode = WAL` on it once, or connect once without verify_only()",
             false => "keep it on a local disk, where WAL works",
         };
         return Err(Error::Config(format!(
-            "the SQLite file {shown} is in journal mode {mode:?}, in which readers block the writer: {cure}"
+            "the SQLite file {shown} is in journal mode {mode:?}, in which readers block the writer: {remedy}"
         )));
     }
     let begin = if verify_only { "BEGIN" } else { "BEGIN IMMEDIATE" };
     let mut txn = connection.begin_with(begin).await.map_err(failed)?;
     let place = format!("the SQLite file {shown}");
     let lacks = |table: &str, error: sqlx::Error| match answer::code(&error) {
-        Some(answer::ERROR) => tables::lacks(&place, CURE, &format!("the table `{table}` or a column of it ({error})")),
+        Some(answer::ERROR) => {
+            tables::lacks(&place, REMEDY, &format!("the table `{table}` or a column of it ({error})"))
+        }
         _ => failed(error),
     };
     let there = sqlx::query_scalar::<_, bool>("SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'idem_migrations'");

@@ -110,7 +110,7 @@ impl StoreOutbox<Sqlite> {
         let messages = checked(messages, self.store.facts.notifier.limit(outbox))?;
         let messages: Vec<_> = messages.into_iter().map(|message| (outbox, message)).collect();
         outbox_rows::insert(connection, &messages).await.map_err(failed)?;
-        self.look_for_relay(outbox);
+        self.check_for_relay(outbox);
         Ok(())
     }
 }

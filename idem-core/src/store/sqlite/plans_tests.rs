@@ -39,10 +39,10 @@ fn reads_no_table(plan: &str) {
 }
 
 #[tokio::test]
-async fn a_take_reads_for_each_handler_the_earliest_rows_from_an_index_and_sorts_no_more_than_these() {
+async fn a_fetch_reads_for_each_handler_the_earliest_rows_from_an_index_and_sorts_no_more_than_these() {
     let (runs, orphan) = ([(RowKind::Ordinary, "ordinary"), (RowKind::Calling, "calls")], "orphan");
     for (kind, index) in runs.into_iter().chain([(RowKind::Orphan, orphan), (RowKind::Alone, orphan)]) {
-        let plan = plan(&inbox_sql::take(kind)).await;
+        let plan = plan(&inbox_sql::fetch(kind)).await;
         reads_no_table(&plan);
         let inner = format!("SEARCH f USING INDEX idem_inbox_messages_{index} (handler_id=? AND <expr><?)");
         let inner = plan.replace("COVERING INDEX", "INDEX").find(&inner).unwrap_or_else(|| panic!("{plan}"));
@@ -53,7 +53,7 @@ async fn a_take_reads_for_each_handler_the_earliest_rows_from_an_index_and_sorts
 
 /// The inbox is nearly empty most of the time, so these are the statistics of a daily `ANALYZE`.
 #[tokio::test]
-async fn a_take_reads_no_table_that_had_few_rows_when_it_was_analyzed() {
+async fn a_fetch_reads_no_table_that_had_few_rows_when_it_was_analyzed() {
     let mut connection = tables().await;
     let few = r#"
         INSERT INTO "idem_inbox_messages"
@@ -63,7 +63,7 @@ async fn a_take_reads_no_table_that_had_few_rows_when_it_was_analyzed() {
         ANALYZE"#;
     sqlx::raw_sql(few).execute(&mut connection).await.unwrap();
     for kind in [RowKind::Ordinary, RowKind::Orphan, RowKind::Alone, RowKind::Calling] {
-        reads_no_table(&planned(&mut connection, &inbox_sql::take(kind)).await);
+        reads_no_table(&planned(&mut connection, &inbox_sql::fetch(kind)).await);
     }
 }
 
@@ -91,7 +91,7 @@ async fn statements_for_each_message_scan_no_table() {
         claims::CLAIM,
         claims::EXISTING_CLAIM,
         inbox_sql::REMOVE,
-        inbox_sql::TAKEN,
+        inbox_sql::ROWS_BY_TOKEN,
         statements::RECORD_RESULT,
         statements::RECORD_CALL,
         prune::DELETE,

@@ -12,12 +12,12 @@ use super::handle::Query;
 use super::txn::{ended, not_committed, write};
 use super::{Sqlite, Txn, sql};
 use crate::store::{
-    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, StoreError, StoreFacts,
-    Ticket, Transactions, TxnState, tell_of_conflicts,
+    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Identity, StoreError, StoreFacts,
+    Transactions, TxnHandle, TxnOutcome, TxnState, log_conflicts,
 };
 
 /// Warns only once that a batch was split.
-static TELL: std::sync::Once = std::sync::Once::new();
+static LOGGED: std::sync::Once = std::sync::Once::new();
 
 impl Transactions for Sqlite {
     type Txn = Txn;
@@ -72,7 +72,7 @@ impl Transactions for Sqlite {
             claimed.push(one.map_err(|error| self.file.fault_of_message(error))?);
         }
         // A handler runs only behind a new claim in state `Processed`, or without claims. All claims commit together, so the
-        // fate of one is the fate of all.
+        // outcome of one is the outcome of all.
         let new = identities.iter().zip(&claimed).find(|(_, claimed)| claimed.is_new());
         let is_needed = identities.is_empty() && !txn.guarded || new.is_some() && state == ClaimState::Processed;
         if is_needed {
@@ -96,7 +96,7 @@ impl Transactions for Sqlite {
         Ok(existing)
     }
 
-    async fn reopen(&self, txn: &mut Txn, identity: &Identity, _: &Ticket) -> Answer<bool> {
+    async fn reopen(&self, txn: &mut Txn, identity: &Identity, _: &TxnHandle) -> Answer<bool> {
         let query = sql::query(REOPEN).bind(identity.handler.0).bind(identity.key.as_bytes());
         let reopened = query.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
         Ok(reopened.rows_affected() > 0)
@@ -122,7 +122,7 @@ impl Transactions for Sqlite {
                 return ended(self, txn, error).await;
             }
             if txn.shared && !txn.is_clean().await {
-                TELL.call_once(|| {
+                LOGGED.call_once(|| {
                     tracing::warn!(
                         "{CHANGED}: such batches are split until each message is alone; undo it in the handler"
                     )
@@ -149,11 +149,11 @@ impl Transactions for Sqlite {
                 txn.connection.watch().release();
                 let state = row.and_then(|row| row.try_get::<String, _>(0).ok());
                 if state.is_some_and(|state| txn.connection.is_initial(&state)) {
-                    txn.connection.give_back();
+                    txn.connection.put_back();
                 }
             }
         }
-        tell_of_conflicts(conflicts);
+        log_conflicts(conflicts);
         CommitResult::Done
     }
 
@@ -162,17 +162,17 @@ impl Transactions for Sqlite {
         ErrorClass::Ordinary
     }
 
-    async fn rollback(&self, mut txn: Txn) -> Answer<Fate> {
+    async fn rollback(&self, mut txn: Txn) -> Answer<TxnOutcome> {
         txn.connection.watch().limit(Duration::MAX);
         if txn.guarded
             && let Err(error) = txn.connection.run(r#"ROLLBACK TO "idem_guard""#).await
         {
             return match ended(self, txn, error).await {
-                CommitResult::CommittedEarly(_) => Ok(Fate::CommittedEarly),
-                CommitResult::CommitRefused => Ok(Fate::CommitRefused),
-                CommitResult::Refused(_) => Ok(Fate::Unbegun),
+                CommitResult::CommittedEarly(_) => Ok(TxnOutcome::CommittedEarly),
+                CommitResult::CommitRefused => Ok(TxnOutcome::CommitRefused),
+                CommitResult::Refused(_) => Ok(TxnOutcome::Unbegun),
                 CommitResult::Unknown(fault) => Err(fault),
-                _ => Ok(Fate::RolledBack),
+                _ => Ok(TxnOutcome::RolledBack),
             };
         }
         txn.connection.watch().release();
@@ -180,22 +180,22 @@ impl Transactions for Sqlite {
             Ok(()) => {
                 // Temporary objects that were made in the transaction are gone.
                 if txn.is_clean().await {
-                    txn.connection.give_back();
+                    txn.connection.put_back();
                 }
             }
             // There is none: a handler without a guard has ended it.
             Err(error) if code(&error) == Some(ERROR) => {}
             Err(error) => return Err(unknown(&self.file.path, error)),
         }
-        Ok(Fate::RolledBack)
+        Ok(TxnOutcome::RolledBack)
     }
 
-    fn ticket(&self, txn: &Txn) -> Option<Ticket> {
-        txn.connection.watch().refused().then(Ticket::default)
+    fn txn_handle(&self, txn: &Txn) -> Option<TxnHandle> {
+        txn.connection.watch().refused().then(TxnHandle::default)
     }
 
-    async fn fate(&self, _: &Ticket) -> Answer<Fate> {
-        Ok(Fate::CommitRefused)
+    async fn txn_outcome(&self, _: &TxnHandle) -> Answer<TxnOutcome> {
+        Ok(TxnOutcome::CommitRefused)
     }
 }
 
@@ -214,7 +214,7 @@ impl Sqlite {
             let fault = self.file.fault(error);
             if matches!(fault, StoreError::LockTimeout) {
                 connection.watch().limit(Duration::MAX);
-                connection.give_back();
+                connection.put_back();
             }
             return Err(fault);
         }

@@ -93,7 +93,7 @@ pub(super) async fn not_committed(store: &Sqlite, mut txn: Txn, error: sqlx::Err
         _ => return CommitResult::Unknown(unknown(&store.file.path, error)),
     };
     if txn.connection.run("ROLLBACK").await.is_ok() && txn.is_clean().await {
-        txn.connection.give_back();
+        txn.connection.put_back();
     }
     committed
 }

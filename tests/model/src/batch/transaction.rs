@@ -147,10 +147,10 @@ fn end(steps: &mut Steps<'_>, batch: Batch) {
 }
 
 /// Nothing of the batch is committed by idem. The message to blame leaves it, and runs as a single delivery; the others run
-/// again. If a handler has committed what was there, each runs as a single delivery. No message is charged.
+/// again. If a handler has committed what was there, each runs as a single delivery. No attempt is recorded.
 fn fail(world: &World, after: &mut State, batch: Batch, culprit: Option<usize>) {
     after.batch = None;
-    if world.has(Defect::BatchCharges) {
+    if world.has(Defect::BatchRecordsAttempts) {
         for member in (0..MESSAGES).filter(|member| batch.members[*member]) {
             after.store(member, Row { attempts: 1, ..Row::default() });
         }

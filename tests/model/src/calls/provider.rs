@@ -60,7 +60,7 @@ pub(super) fn time(steps: &mut Steps<'_>) {
         let begins = (0..WORKERS).any(|worker| {
             let first = matches!(
                 state.workers[worker],
-                Stage::Taken { first: true } | Stage::Sending { first: true, .. } | Stage::Calling { first: true }
+                Stage::Fetched { first: true } | Stage::Sending { first: true, .. } | Stage::Calling { first: true }
             );
             first && state.has_lease(worker)
         });

@@ -104,8 +104,8 @@ pub(super) enum Age {
 pub(super) enum Stage {
     /// Nothing.
     Idle,
-    /// It has taken the row. Whether no call had begun before under its key.
-    Taken { first: bool },
+    /// It has fetched the row. Whether no call had begun before under its key.
+    Fetched { first: bool },
     /// It calls under this key, and has not sent its request.
     Sending { first: bool, key: u8 },
     /// It waits for the answer to a call.

@@ -85,7 +85,7 @@ impl Model for Scenario {
         let mut steps = Steps::new(self, state, reach);
         for slot in (0..self.workers).filter_map(|worker| state.idle(worker)) {
             broker::receive(&mut steps, slot);
-            rows::take(&mut steps, slot);
+            rows::fetch(&mut steps, slot);
             isolation::begin(&mut steps, slot);
         }
         for (slot, task) in state.busy() {

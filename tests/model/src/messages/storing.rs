@@ -69,7 +69,7 @@ pub(super) fn committed_early(steps: &mut Steps<'_>, slot: Slot, message: u8, ne
         after.claims[key] = Some(Claim::undated(message));
         after.insert(message, 1, Some(Reason::Committed));
     };
-    let what = "asks the fate of its transaction: the handler of _ committed it, and the message is dead";
+    let what = "asks for the outcome of its transaction: the handler of _ committed it, and the message is dead";
     steps.step(slot_name(slot), what, message, |after| {
         write(after);
         end(after);

@@ -147,7 +147,7 @@ pub(super) fn broker(steps: &mut Steps<'_>, relay: usize, message: usize) {
     if state.left.losses == 0 {
         return;
     }
-    let again = if world.has(Defect::AwayIsCharged) { Known::Refused } else { Known::Read };
+    let again = if world.has(Defect::AwayCostsAttempt) { Known::Refused } else { Known::Read };
     steps.setback("the broker", "takes _, and its confirm is lost", number, |after| {
         after.left.losses -= 1;
         arrive(after, number);

@@ -96,7 +96,7 @@ pub(super) struct Left {
     pub(super) losses: u8,
     /// A handler's transaction is rolled back.
     pub(super) rollbacks: u8,
-    /// A relay gives its lease back, because it ends.
+    /// A relay releases its lease, because it ends.
     pub(super) returns: u8,
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn of(defect: Defect) -> World {
         Defect::StagedBeforeTheLock => (PAIR, NONE),
         Defect::LaterOfKeyOvertakes => (PAIR, Left { losses: 1, ..NONE }),
         Defect::RefusedKeyNotBlocked => (REFUSED_ONCE, NONE),
-        Defect::AwayIsCharged => (ONE, Left { losses: 2, ..NONE }),
+        Defect::AwayCostsAttempt => (ONE, Left { losses: 2, ..NONE }),
     };
     World { name: "", messages, attempts: Some(MAX_ATTEMPTS), left, defect: None }
 }

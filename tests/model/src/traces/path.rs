@@ -22,8 +22,8 @@ pub(crate) trait Path {
     /// Calls `reach` with each next place: behind one step of the model, which a line says or which writes nothing.
     fn moves(&self, at: &Self::At, reach: &mut dyn FnMut(Self::At));
 
-    /// Tells the steps that are possible at a place and that are lines, in words.
-    fn possible(&self, at: &Self::At, tell: &mut dyn FnMut(String));
+    /// Reports the steps that are possible at a place and that are lines, in words.
+    fn possible(&self, at: &Self::At, report: &mut dyn FnMut(String));
 
     /// Says why a line is not possible at a place, if its time is the reason.
     fn hint(&self, at: &Self::At, line: usize) -> Option<&'static str>;

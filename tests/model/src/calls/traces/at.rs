@@ -103,7 +103,7 @@ impl At {
         self
     }
 
-    /// Whether this worker is the one that takes the row: both are equal while they have no work.
+    /// Whether this worker is the one that fetches the row: both are equal while they have no work.
     pub(super) fn is_next(&self, worker: usize) -> bool {
         let is_free = |worker: usize| self.state.workers[worker] == Stage::Idle && self.state.flying[worker].is_none();
         (0..WORKERS).find(|worker| is_free(*worker)) == Some(worker)

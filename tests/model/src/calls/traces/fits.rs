@@ -36,11 +36,11 @@ pub(super) fn fits(
     named(call, at, line, worker, after)
 }
 
-/// Whether a line takes the row during the lease of another holder.
+/// Whether a line fetches the row during the lease of another holder.
 pub(super) fn too_early(at: &At, line: &Line) -> Option<u64> {
     let holder = at.state.row.map(|row| row.holder);
     let is_held = matches!(holder, Some(Holder::Leased(_) | Holder::Expired(_) | Holder::Ending(_)));
-    let end = line.end.filter(|_| line.step == TraceStep::CallTaken && is_held)?;
+    let end = line.end.filter(|_| line.step == TraceStep::CallFetched && is_held)?;
     Some(at.leased).filter(|leased| end + CUT < *leased)
 }
 
@@ -74,7 +74,7 @@ fn named(call: &Call, at: &At, line: usize, worker: Option<usize>, after: &State
 fn number(at: &At, step: TraceStep, worker: Option<usize>, after: &State) -> Option<u8> {
     let stage = worker.map(|worker| at.state.workers[worker]);
     match (step, stage) {
-        (TraceStep::CallTaken | TraceStep::CallDated, _) => after.row.map(|row| row.key),
+        (TraceStep::CallFetched | TraceStep::CallDated, _) => after.row.map(|row| row.key),
         (TraceStep::Resolved, _) => after.row.filter(|row| !row.answer).map(|row| row.key),
         (TraceStep::Asked, _) => at.state.row.map(|row| row.key),
         (TraceStep::Sent, Some(Stage::Sending { key, .. }))

@@ -8,7 +8,7 @@
 //! | `path` | the lines as a path: the next places, by steps of the model |
 //!
 //! The provider is not in the trace: a request whose worker has not seen its end may have had an effect, or not. Of a completion
-//! there are its begin and its end; that its row was taken, and that its failure was recorded, is checked against the model of
+//! there are its begin and its end; that its row was fetched, and that its failure was recorded, is checked against the model of
 //! messages.
 
 mod at;

@@ -4,7 +4,7 @@
 use super::at::At;
 use super::fits::{fits, is_late, note, too_early};
 use super::lines::Call;
-use super::table::{self, ARRIVES, OLD, PAUSED, TAKES};
+use super::table::{self, ARRIVES, FETCHES, OLD, PAUSED};
 use crate::calls::row::NAMES;
 use crate::calls::state::{Stage, State, WORKERS};
 use crate::search::Model;
@@ -34,14 +34,14 @@ impl Path for Call {
         moves(self, at, reach);
     }
 
-    fn possible(&self, at: &At, tell: &mut dyn FnMut(String)) {
+    fn possible(&self, at: &At, report: &mut dyn FnMut(String)) {
         self.world.steps(&at.state, &mut |step, after| {
             let mut shown = table::shown(step.what).unwrap_or_default().iter();
             if !shown.any(|shown| shown.line().is_some()) {
                 return;
             }
             let process = worker_of(at, step, &after).map(|worker| at.workers[worker]);
-            tell(match process {
+            report(match process {
                 Some(Some(process)) => format!("{}: {}", self.lines.processes[process], step.what),
                 Some(None) => format!("a process: {}", step.what),
                 None => format!("{} {}", step.who, step.what),
@@ -89,8 +89,8 @@ fn is_free(call: &Call, at: &At, step: Step, after: &State) -> bool {
     let worker = worker_of(at, step, after);
     let is_undone = |steps: &[TraceStep]| at.done.undone(&call.lines.all).any(|(_, of)| steps.contains(&of.step));
     match step.what {
-        TAKES => at.state.row.is_some_and(|row| row.answer) && worker.is_some_and(|worker| at.is_next(worker)),
-        PAUSED => is_undone(&[TraceStep::CallTaken, TraceStep::Started]),
+        FETCHES => at.state.row.is_some_and(|row| row.answer) && worker.is_some_and(|worker| at.is_next(worker)),
+        PAUSED => is_undone(&[TraceStep::CallFetched, TraceStep::Started]),
         OLD => is_undone(&[TraceStep::Asked, TraceStep::Unresolved]),
         what if ARRIVES.contains(&what) => worker.is_none_or(|worker| !waits(at, worker)),
         _ => true,
@@ -106,10 +106,10 @@ fn waits(at: &At, worker: usize) -> bool {
 fn lines(call: &Call, at: &At, step: Step, after: &State, shown: Shown, reach: &mut dyn FnMut(At)) {
     let Some((seen, answered)) = shown.line() else { return };
     let worker = worker_of(at, step, after);
-    let is_next = |worker: usize| step.what != TAKES || at.is_next(worker);
+    let is_next = |worker: usize| step.what != FETCHES || at.is_next(worker);
     let waits = |worker: usize| !ARRIVES.contains(&step.what) || waits(at, worker);
     // One that is completed is not called for.
-    let is_called = seen != TraceStep::CallTaken || at.state.row.is_some_and(|row| !row.answer);
+    let is_called = seen != TraceStep::CallFetched || at.state.row.is_some_and(|row| !row.answer);
     if !is_called || worker.is_some_and(|worker| !is_next(worker) || !waits(worker)) {
         return;
     }

@@ -36,12 +36,12 @@ impl Path for World {
         moves(self, at, reach);
     }
 
-    fn possible(&self, at: &At, tell: &mut dyn FnMut(String)) {
+    fn possible(&self, at: &At, report: &mut dyn FnMut(String)) {
         self.scenario.steps(&at.state, &mut |step, _| {
             let mut lines = table::shown(step.what).unwrap_or_default().iter().filter_map(|shown| shown.line());
             // A process may always end.
             if lines.any(|(seen, _)| seen != TraceStep::Died) {
-                tell(told(self, at, step));
+                report(described(self, at, step));
             }
         });
     }
@@ -57,7 +57,7 @@ impl Path for World {
 }
 
 /// A step in words, with the names of the trace.
-fn told(world: &World, at: &At, step: Step) -> String {
+fn described(world: &World, at: &At, step: Step) -> String {
     let process = slot_of(step).map(|slot| at.workers[worker(slot)]);
     let who = match process {
         Some(Some(process)) => format!("{}: ", world.lines.processes[process]),
@@ -142,7 +142,7 @@ fn free(world: &World, at: &At, step: Step, after: &State) -> Option<At> {
         next.held[delivery] = None;
         next.state.deliveries[delivery] = Place::Settled;
     } else if step.what == PAUSED {
-        let loses = |seen| matches!(seen, TraceStep::Taken | TraceStep::Refunded | TraceStep::Crashed);
+        let loses = |seen| matches!(seen, TraceStep::Fetched | TraceStep::Refunded | TraceStep::Crashed);
         at.undone(world).find(|(_, of)| loses(of.step))?;
     }
     Some(next)

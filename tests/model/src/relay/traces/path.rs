@@ -34,7 +34,7 @@ impl Path for Queue {
         moves(self, at, reach);
     }
 
-    fn possible(&self, at: &At, tell: &mut dyn FnMut(String)) {
+    fn possible(&self, at: &At, report: &mut dyn FnMut(String)) {
         self.world.steps(&at.state, &mut |step, after| {
             let mut shown = table::shown(step.what).unwrap_or_default().iter();
             if !shown.any(|shown| shown.line().is_some()) {
@@ -43,7 +43,7 @@ impl Path for Queue {
             let message = self.messages.get(usize::from(step.message)).map_or("?", String::as_str);
             let process = relay_of(at, step, &after).and_then(|relay| at.relays[relay]);
             let who = process.map_or("a relay", |process| self.lines.processes[process].as_str());
-            tell(format!("{who}: {}", step.what.replace('_', message)));
+            report(format!("{who}: {}", step.what.replace('_', message)));
         });
     }
 

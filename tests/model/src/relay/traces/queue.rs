@@ -25,7 +25,7 @@ impl Queue {
     pub(super) fn new(lines: &[Line], staged: &Staged<'_>) -> Self {
         let is_of = |line: &&Line| staged.messages.contains(&line.message.as_str());
         let last = lines.iter().filter(is_of).map(|line| line.end.unwrap_or(line.begin)).max().unwrap_or_default();
-        // A lease whose take had no answer may be any.
+        // A lease whose acquisition had no answer may be any.
         let is_of_lease = |line: &&Line| {
             let is_lease = line.message.is_empty() && (line.key.is_empty() || Some(line.key.as_str()) == staged.outbox);
             is_lease && line.begin <= last

@@ -1,4 +1,4 @@
-//! Statements that take or change rows, for the trace of a process.
+//! Statements that fetch or change rows, for the trace of a process.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::trace::{Step, Subject};
 
 use super::calling;
 
-/// The takes that had no answer.
+/// The fetches that had no answer.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Takes(Arc<Mutex<Vec<Unanswered>>>);
+pub(super) struct Fetches(Arc<Mutex<Vec<Unanswered>>>);
 
-/// A take that had no answer. Its rows are found by its token.
+/// A fetch that had no answer. Its rows are found by its token.
 #[derive(Debug)]
 struct Unanswered {
     step: Step,
@@ -22,8 +22,8 @@ struct Unanswered {
     handlers: Vec<TakeFor>,
 }
 
-impl Takes {
-    /// The answer of a take is there.
+impl Fetches {
+    /// The answer of a fetch is there.
     pub(super) fn answered(
         &self,
         step: Option<Step>,
@@ -32,19 +32,19 @@ impl Takes {
         answer: &Result<TakenRows, StoreError>,
     ) {
         match (step, answer) {
-            (Some(step), Ok(found)) => taken(step, handlers, &found.rows),
+            (Some(step), Ok(found)) => fetched(step, handlers, &found.rows),
             (Some(step), Err(error)) if is_refused(error) => step.nothing(),
             (Some(step), Err(_)) => self.open().push(Unanswered { step, token, handlers: handlers.to_vec() }),
             (None, _) => {}
         }
     }
 
-    /// The rows of a take without an answer were found by its token.
+    /// The rows of a fetch without an answer were found by its token.
     pub(super) fn found(&self, token: Uuid, rows: &[Row]) {
         let mut open = self.open();
-        if let Some(place) = open.iter().position(|take| take.token == token) {
+        if let Some(place) = open.iter().position(|fetch| fetch.token == token) {
             let Unanswered { step, handlers, .. } = open.remove(place);
-            taken(step, &handlers, rows);
+            fetched(step, &handlers, rows);
         }
     }
 
@@ -53,15 +53,15 @@ impl Takes {
     }
 }
 
-fn taken(step: Step, handlers: &[TakeFor], rows: &[Row]) {
+fn fetched(step: Step, handlers: &[TakeFor], rows: &[Row]) {
     for row in rows {
         let Some(of) = Subject::of(&row.identity) else { continue };
         let asked = handlers.iter().find(|asked| asked.handler == row.identity.handler);
         let lease = asked.map(|asked| leased(asked.lease)).unwrap_or_default();
         let Row { crash_count: starts, attempts, lost_connections: breaks, .. } = row;
         match row.calls {
-            Some(_) => step.also("call-taken", of, format!("{} {lease}", calling::key(row))),
-            None => step.also("taken", of, format!("starts={starts} attempts={attempts} breaks={breaks} {lease}")),
+            Some(_) => step.also("call-fetched", of, format!("{} {lease}", calling::key(row))),
+            None => step.also("fetched", of, format!("starts={starts} attempts={attempts} breaks={breaks} {lease}")),
         }
     }
     step.nothing();
@@ -95,7 +95,7 @@ pub(super) fn recorded(row: &Row, result: &RowResult) -> (&'static str, String) 
             ("recorded", format!("result=failed dead={dead} attempts={}", row.attempts + 1))
         }
         RowResult::Broke { .. } => ("recorded", format!("result=broke breaks={}", row.lost_connections + 1)),
-        RowResult::GivenBack { .. } => ("given-back", String::new()),
+        RowResult::Snoozed { .. } => ("snoozed", String::new()),
         RowResult::Released { .. } => ("released", String::new()),
         RowResult::LeftToCall { .. } => ("left-to-call", String::new()),
         RowResult::Dead { .. } => ("rejected", String::new()),

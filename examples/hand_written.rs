@@ -1,6 +1,6 @@
 //! A handler without the macro: exactly the code that `#[idempotent]` generates.
 //!
-//! `cargo run --example by_hand` needs no server.
+//! `cargo run --example hand_written` needs no server.
 
 use idem::BoxError;
 use idem::handler::KeyError;

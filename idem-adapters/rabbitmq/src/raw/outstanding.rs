@@ -206,7 +206,7 @@ mod tests {
 
     /// One queue that never confirms, beside one that does.
     #[test]
-    fn a_message_that_is_never_confirmed_takes_one_place() {
+    fn a_message_that_is_never_confirmed_takes_one_slot() {
         let mut outstanding = Outstanding::default();
         for _ in 0..100 {
             drop(sent(&mut outstanding, "hangs"));

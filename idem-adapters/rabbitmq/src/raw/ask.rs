@@ -14,13 +14,13 @@ use lapin::types::{FieldTable, ShortString};
 use tokio::time::timeout;
 
 use super::frames::{CHANNEL, unexpected};
-use super::login::{Bare, answered};
+use super::login::{Raw, answered};
 use crate::error::silent;
 
 /// The time limit for an answer. A queue may be unavailable until a leader is elected.
 const ANSWER: Duration = Duration::from_secs(60);
 
-impl Bare {
+impl Raw {
     /// Declares a queue. After an error answered by the server, the connection can still be used.
     pub(crate) async fn declare(
         &mut self,

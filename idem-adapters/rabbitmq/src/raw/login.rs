@@ -30,7 +30,7 @@ const FRAME_MAX: u32 = 131_072;
 
 /// A logged-in connection. It sends no heartbeats, and asks for none, unless it publishes. While it keeps messages, the
 /// server's consumer timeout ends it if it is lost.
-pub(crate) struct Bare {
+pub(crate) struct Raw {
     pub(super) stream: Box<dyn Duplex>,
     /// The index of the host that it is connected to.
     pub(crate) host: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Bare {
     frame_max: u32,
 }
 
-impl Bare {
+impl Raw {
     /// Connects with the TLS settings and the login of the source.
     pub(crate) async fn open(config: &Config) -> Result<Self, Error> {
         Self::open_with(config, "connect", 0).await
@@ -50,11 +50,11 @@ impl Bare {
     /// empty, always does.
     pub(crate) async fn publish(config: &Config, exchange: &str) -> Result<Publisher, Error> {
         let seconds = config.uri.query.heartbeat.unwrap_or_default();
-        let mut bare = Self::open_with(config, &format!("exchange {exchange}"), seconds).await?;
-        let opened = timeout(CONNECT, bare.open_confirms(exchange)).await.unwrap_or_else(|_| Err(silent(CONNECT)));
+        let mut raw = Self::open_with(config, &format!("exchange {exchange}"), seconds).await?;
+        let opened = timeout(CONNECT, raw.open_confirms(exchange)).await.unwrap_or_else(|_| Err(silent(CONNECT)));
         opened.map_err(|source| error::exchange(exchange, &config.address, answered(source)))?;
         let heartbeat = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
-        Ok(Publisher::new(bare.stream, heartbeat, bare.host, bare.frame_max as usize))
+        Ok(Publisher::new(raw.stream, heartbeat, raw.host, raw.frame_max as usize))
     }
 
     async fn open_with(config: &Config, purpose: &str, heartbeat: u16) -> Result<Self, Error> {
@@ -62,8 +62,8 @@ impl Bare {
             let login = timeout(CONNECT, Self::login(config, uri, purpose, heartbeat)).await;
             login.unwrap_or_else(|_| Err(silent(CONNECT))).map_err(answered)
         };
-        let (bare, host, _) = to_a_host(config, login).await?;
-        Ok(Self { host, ..bare })
+        let (raw, host, _) = to_a_host(config, login).await?;
+        Ok(Self { host, ..raw })
     }
 
     /// Returns the major version of the server; `None` if it reports none.
@@ -88,12 +88,12 @@ impl Bare {
     }
 
     async fn login(config: &Config, uri: AMQPUri, purpose: &str, heartbeat: u16) -> io::Result<Self> {
-        let mut bare = Self::on(dial(config, &uri).await?);
-        bare.stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
-        bare.stream.flush().await?;
-        let AMQPClass::Connection(AMQPMethod::Start(start)) = bare.method().await? else { return Err(unexpected()) };
+        let mut raw = Self::on(dial(config, &uri).await?);
+        raw.stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
+        raw.stream.flush().await?;
+        let AMQPClass::Connection(AMQPMethod::Start(start)) = raw.method().await? else { return Err(unexpected()) };
         if let Some(AMQPValue::LongString(version)) = start.server_properties.inner().get("version") {
-            bare.version = version.to_string();
+            raw.version = version.to_string();
         }
         let mechanism = uri.query.auth_mechanism.unwrap_or_default();
         let credentials = Credentials::from(uri.authority.userinfo);
@@ -103,16 +103,16 @@ impl Bare {
             response: credentials.sasl_auth_string(mechanism),
             locale: "en_US".into(),
         };
-        bare.send(0, AMQPClass::Connection(AMQPMethod::StartOk(answer))).await?;
-        let AMQPClass::Connection(AMQPMethod::Tune(tune)) = bare.method().await? else { return Err(unexpected()) };
+        raw.send(0, AMQPClass::Connection(AMQPMethod::StartOk(answer))).await?;
+        let AMQPClass::Connection(AMQPMethod::Tune(tune)) = raw.method().await? else { return Err(unexpected()) };
         // 0 means no limit.
-        bare.frame_max = if tune.frame_max == 0 { FRAME_MAX } else { tune.frame_max };
-        let tuned = TuneOk { channel_max: tune.channel_max, frame_max: bare.frame_max, heartbeat };
-        bare.send(0, AMQPClass::Connection(AMQPMethod::TuneOk(tuned))).await?;
+        raw.frame_max = if tune.frame_max == 0 { FRAME_MAX } else { tune.frame_max };
+        let tuned = TuneOk { channel_max: tune.channel_max, frame_max: raw.frame_max, heartbeat };
+        raw.send(0, AMQPClass::Connection(AMQPMethod::TuneOk(tuned))).await?;
         let open = Open { virtual_host: uri.vhost.as_str().into() };
-        bare.send(0, AMQPClass::Connection(AMQPMethod::Open(open))).await?;
-        match bare.method().await? {
-            AMQPClass::Connection(AMQPMethod::OpenOk(_)) => Ok(bare),
+        raw.send(0, AMQPClass::Connection(AMQPMethod::Open(open))).await?;
+        match raw.method().await? {
+            AMQPClass::Connection(AMQPMethod::OpenOk(_)) => Ok(raw),
             _ => Err(unexpected()),
         }
     }

@@ -1,4 +1,4 @@
-//! The fate of a process: whether it dies, and where.
+//! The crash plan of a process: whether it dies, and where.
 
 use std::cell::RefCell;
 use std::future::{poll_fn, ready};
@@ -16,14 +16,14 @@ use super::polls::{Call, Point, Polls};
 use super::subject::Subject;
 
 thread_local! {
-    /// The fate of the process that has this thread to itself, for its external calls: they have no store and no source.
-    static OF_THREAD: RefCell<Option<Fate>> = const { RefCell::new(None) };
+    /// The crash plan of the process that has this thread to itself, for its external calls: they have no store and no source.
+    static OF_THREAD: RefCell<Option<CrashPlan>> = const { RefCell::new(None) };
 }
 
-/// The fate of one process. Once its point is reached, every task that reaches any point stops there forever, so that a
+/// The crash plan of one process. Once its point is reached, every task that reaches any point stops there forever, so that a
 /// dying process does no other work.
 #[derive(Debug, Clone)]
-pub struct Fate(Arc<Inner>);
+pub struct CrashPlan(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -41,7 +41,7 @@ enum Death {
     BeforePoll(Polls),
 }
 
-impl Fate {
+impl CrashPlan {
     /// A process that ends at this point, or never if `None`, and the trace into which it writes its steps.
     pub(super) fn new(point: Option<Crash>, trace: Option<ProcessTrace>) -> Self {
         Self::of(point.map_or(Death::Never, Death::At), trace, None)
@@ -58,12 +58,12 @@ impl Fate {
         Self(Arc::new(Inner { death, dead: watch::Sender::new(false), trace, leases }))
     }
 
-    /// Makes this the fate of the external calls on this thread.
+    /// Makes this the crash plan of the external calls on this thread.
     pub(super) fn enter_thread(&self) {
         OF_THREAD.set(Some(self.clone()));
     }
 
-    /// Returns the fate of the external calls on this thread, if a process has it to itself.
+    /// Returns the crash plan of the external calls on this thread, if a process has it to itself.
     pub(super) fn of_thread() -> Option<Self> {
         OF_THREAD.with_borrow(Clone::clone)
     }
@@ -116,10 +116,10 @@ impl Fate {
         .await
     }
 
-    /// A message was taken for its call.
-    pub(super) fn message_is_taken(&self) {
+    /// A message was fetched for its call.
+    pub(super) fn message_is_fetched(&self) {
         if let Death::BeforePoll(polls) = &self.0.death {
-            polls.taken();
+            polls.fetched();
         }
     }
 
@@ -156,27 +156,27 @@ mod tests {
     use crate::harness::phase::Phase;
 
     /// A process that dies at this point.
-    fn dies_at(phase: Phase, number: usize) -> Fate {
-        Fate::before_poll(Some(Point { phase, number }), Arc::default())
+    fn dies_at(phase: Phase, number: usize) -> CrashPlan {
+        CrashPlan::before_poll(Some(Point { phase, number }), Arc::default())
     }
 
     #[tokio::test]
     async fn an_answer_to_commit_that_is_there_at_once_is_a_point() {
-        let fate = dies_at(Phase::InCommit, 2);
-        fate.polled(Call::Handler, ready(())).await;
-        assert!(fate.polled(Call::Commit, ready(())).now_or_never().is_none());
+        let crash_plan = dies_at(Phase::InCommit, 2);
+        crash_plan.polled(Call::Handler, ready(())).await;
+        assert!(crash_plan.polled(Call::Commit, ready(())).now_or_never().is_none());
     }
 
     #[tokio::test]
     async fn an_external_call_has_a_point_before_it_is_sent_in_each_wait_and_behind_its_answer() {
         for (phase, number, polls) in [(Phase::CallWritten, 1, 0), (Phase::InCall, 1, 1), (Phase::AnswerRead, 1, 2)] {
-            let (fate, mut polled) = (dies_at(phase, number), 0);
+            let (crash_plan, mut polled) = (dies_at(phase, number), 0);
             let call = poll_fn(|cx| {
                 polled += 1;
                 cx.waker().wake_by_ref();
                 if polled < 2 { Poll::Pending } else { Poll::Ready(()) }
             });
-            let (call, dead) = (fate.polled(Call::External, call), fate.sealed());
+            let (call, dead) = (crash_plan.polled(Call::External, call), crash_plan.sealed());
             tokio::select! {
                 biased;
                 () = dead => {}
@@ -190,25 +190,25 @@ mod tests {
     #[tokio::test]
     async fn a_call_that_was_dropped_is_over() {
         for (call, phase) in [(Call::External, Phase::CallWritten), (Call::Publish, Phase::BeforePublish)] {
-            let fate = dies_at(phase, 2);
-            assert!(fate.polled(call, std::future::pending::<()>()).now_or_never().is_none());
-            assert!(fate.polled(call, ready(())).now_or_never().is_none(), "the process has lived {phase}");
+            let crash_plan = dies_at(phase, 2);
+            assert!(crash_plan.polled(call, std::future::pending::<()>()).now_or_never().is_none());
+            assert!(crash_plan.polled(call, ready(())).now_or_never().is_none(), "the process has lived {phase}");
         }
     }
 
     /// They are made at any time.
     #[tokio::test]
-    async fn a_take_of_calls_is_a_point_only_while_a_message_is_stored_and_not_taken() {
-        let fate = dies_at(Phase::BeforeHandler, 2);
-        fate.polled(Call::Take, ready(())).await;
-        fate.polled(Call::Take, ready(())).await;
+    async fn a_fetch_of_calls_is_a_point_only_while_a_message_is_stored_and_not_fetched() {
+        let crash_plan = dies_at(Phase::BeforeHandler, 2);
+        crash_plan.polled(Call::Fetch, ready(())).await;
+        crash_plan.polled(Call::Fetch, ready(())).await;
         // The commit is the first point.
         let commit = dies_at(Phase::BeforeHandler, 3);
         commit.polled(Call::Commit, ready(())).await;
-        assert!(commit.polled(Call::Take, ready(())).now_or_never().is_none());
-        let taken = dies_at(Phase::BeforeHandler, 3);
-        taken.polled(Call::Commit, ready(())).await;
-        taken.message_is_taken();
-        taken.polled(Call::Take, ready(())).await;
+        assert!(commit.polled(Call::Fetch, ready(())).now_or_never().is_none());
+        let fetched = dies_at(Phase::BeforeHandler, 3);
+        fetched.polled(Call::Commit, ready(())).await;
+        fetched.message_is_fetched();
+        fetched.polled(Call::Fetch, ready(())).await;
     }
 }

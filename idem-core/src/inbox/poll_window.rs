@@ -1,4 +1,4 @@
-//! How far back a poll or take searches the inbox: a database may have to skip all rows that were taken since the
+//! How far back a poll or fetch searches the inbox: a database may have to skip all rows that were fetched since the
 //! oldest of its open snapshots. A report that runs for ten minutes holds a snapshot, and makes that a long way at each
 //! poll. So a statement that makes a row due sets `run_at` to now or later: a bounded search would miss the row.
 
@@ -16,7 +16,7 @@ const MARGIN: Duration = Duration::from_secs(3);
 /// The time before which no due row of one kind is left: of ordinary rows, orphaned rows, or calls. It is an instant of this
 /// process; the database receives only its distance from now.
 #[derive(Debug)]
-pub(crate) struct Looks {
+pub(crate) struct PollWindow {
     poll: Duration,
     /// When all rows of the kind were last searched.
     all: Option<Instant>,
@@ -24,7 +24,7 @@ pub(crate) struct Looks {
     left: Option<Instant>,
 }
 
-impl Looks {
+impl PollWindow {
     /// No row was searched yet. `poll`: how often rows are searched.
     pub(crate) fn new(poll: Duration) -> Self {
         Self { poll, all: None, left: None }
@@ -57,31 +57,31 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn everything_is_looked_at_every_few_seconds_whatever_is_found() {
+    fn everything_is_searched_every_few_seconds_whatever_is_found() {
         let begun = Instant::now();
-        let mut looks = Looks::new(SECOND);
+        let mut window = PollWindow::new(SECOND);
         for round in 0..3_u32 {
             let start = begun + round * 5 * SECOND;
-            assert_eq!(looks.since(start), None);
-            assert_eq!(looks.since(start), None, "the first one had no answer, or its rows are taken now");
-            looks.found(start, &[]);
+            assert_eq!(window.since(start), None);
+            assert_eq!(window.since(start), None, "the first one had no answer, or its rows are fetched now");
+            window.found(start, &[]);
             for second in 1..5_u32 {
-                assert_eq!(looks.since(start + second * SECOND), Some(second * SECOND + MARGIN));
+                assert_eq!(window.since(start + second * SECOND), Some(second * SECOND + MARGIN));
             }
         }
     }
 
     #[test]
-    fn a_worker_that_polls_seldom_looks_at_everything() {
-        let (now, mut looks) = (Instant::now(), Looks::new(HOUR));
+    fn a_worker_that_polls_seldom_searches_everything() {
+        let (now, mut window) = (Instant::now(), PollWindow::new(HOUR));
         for second in 0..3_u32 {
-            assert_eq!(looks.since(now + second * SECOND), None);
-            looks.found(now + second * SECOND, &[]);
+            assert_eq!(window.since(now + second * SECOND), None);
+            window.found(now + second * SECOND, &[]);
         }
     }
 
     #[test]
-    fn a_take_of_as_many_as_its_limit_leaves_what_was_due_later() {
+    fn a_fetch_of_as_many_as_its_limit_leaves_what_was_due_later() {
         let waited = |waited| {
             let identity = Identity { handler: HandlerId(1), key: Key::empty(), fingerprint: Fingerprint::none() };
             let mut row = Row::new(7, identity, String::new(), Delivery::new("orders", ""), SystemTime::UNIX_EPOCH);
@@ -89,11 +89,11 @@ mod tests {
             row
         };
         let now = Instant::now() + HOUR;
-        let mut looks = Looks::new(SECOND);
-        looks.since(now);
-        looks.found(now, &[3_u32, 60, 7].map(|seconds| waited(Some(seconds * SECOND))));
-        assert_eq!(looks.since(now), Some(60 * SECOND + MARGIN));
-        looks.found(now, &[waited(None)]);
-        assert_eq!(looks.since(now), None, "nobody knows");
+        let mut window = PollWindow::new(SECOND);
+        window.since(now);
+        window.found(now, &[3_u32, 60, 7].map(|seconds| waited(Some(seconds * SECOND))));
+        assert_eq!(window.since(now), Some(60 * SECOND + MARGIN));
+        window.found(now, &[waited(None)]);
+        assert_eq!(window.since(now), None, "nobody knows");
     }
 }

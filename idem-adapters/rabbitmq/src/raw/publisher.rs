@@ -209,7 +209,7 @@ mod tests {
     use futures_util::{AsyncRead, StreamExt, TryStreamExt, stream};
 
     use super::*;
-    use crate::bare::{CHANNEL, method};
+    use crate::raw::{CHANNEL, method};
 
     /// A server that takes nothing, as in a memory alarm, and sends only what it is told to.
     struct Deaf<R>(R);

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 
-use crate::message::{AUTOCOMMIT, BY_HAND, Claims, EFFECT, OrderPaid, TO};
+use crate::message::{AUTOCOMMIT, Claims, EFFECT, HAND_WRITTEN, OrderPaid, TO};
 use crate::plan::Work;
 use crate::queue::Queue;
 
@@ -26,7 +26,8 @@ const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = 1000; SET LOCAL statement_t
 const GUARD: &str = "SELECT pg_current_xact_id_if_assigned()::text";
 
 /// Stages a message, in the same table as idem's.
-const STAGE: &str = "INSERT INTO idem_bench.by_hand_outbox (outbox_id, message_id, destination, key, envelope, payload)
+const STAGE: &str =
+    "INSERT INTO idem_bench.hand_written_outbox (outbox_id, message_id, destination, key, envelope, payload)
     VALUES (1, $1, $2, $3, $4, $5)";
 
 /// What idem stores of a message beside its payload: it has no headers.
@@ -47,7 +48,7 @@ pub(crate) async fn pool(url: &str, lanes: u32) -> Result<PgPool> {
 
 /// The loop, with its table and its work.
 #[derive(Clone)]
-pub(crate) struct ByHand {
+pub(crate) struct HandWritten {
     pool: PgPool,
     work: Work,
     handler: i32,
@@ -55,7 +56,7 @@ pub(crate) struct ByHand {
     existing: Arc<str>,
 }
 
-impl ByHand {
+impl HandWritten {
     /// Creates the loop. The handler does this work: inserts a row, or also stages a message.
     pub(crate) fn new(pool: &PgPool, claims: &Claims, work: Work) -> Self {
         let Claims { table, handler } = claims;
@@ -101,7 +102,7 @@ impl ByHand {
     }
 
     async fn handle(&self, event: OrderPaid, tx: &mut PgConnection) -> Result<()> {
-        let query = sqlx::query(EFFECT).bind(BY_HAND).bind(event.order_id).bind(event.amount);
+        let query = sqlx::query(EFFECT).bind(HAND_WRITTEN).bind(event.order_id).bind(event.amount);
         query.execute(&mut *tx).await?;
         if self.work == Work::Staged {
             self.stage(&event, tx).await?;

@@ -10,7 +10,7 @@ mod publisher;
 mod reader;
 
 pub(crate) use frames::{CHANNEL, body, header, method};
-pub(crate) use login::Bare;
+pub(crate) use login::Raw;
 pub(crate) use outstanding::{Answer, End};
 pub(crate) use publisher::{Encoded, Publisher};
 pub(crate) use reader::{Kept, Message, ack, end, nack};

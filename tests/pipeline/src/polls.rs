@@ -1,4 +1,4 @@
-//! How far back a worker looks for due rows. The database may have to skip all rows that were taken since the oldest of
+//! How far back a worker looks for due rows. The database may have to skip all rows that were fetched since the oldest of
 //! its open snapshots.
 
 use std::time::Duration;
@@ -48,9 +48,9 @@ fn unbounded(searches: &[Option<Duration>]) -> usize {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Rows that were due long ago, more than there are slots: a bound that forgets those that a take has left behind would
+/// Rows that were due long ago, more than there are slots: a bound that forgets those that a fetch has left behind would
 /// make them wait until everything is looked at.
-pub async fn a_worker_takes_the_rows_that_its_last_take_has_left_without_a_search_of_everything<W: World>(world: W) {
+pub async fn a_worker_fetches_the_rows_that_its_last_fetch_has_left_without_a_search_of_everything<W: World>(world: W) {
     let (line, searches) = (Line::new(world).await, Searches::default());
     for n in 0..6 {
         schedule(&line, "billing", Order::ok(&format!("row {n}"))).await;
@@ -62,8 +62,8 @@ pub async fn a_worker_takes_the_rows_that_its_last_take_has_left_without_a_searc
     let worker = line.run_until_stopped(worker.handler::<Over<Orders<W>, W::Store, Searches>>(), Settings::default());
     line.outcomes(6).await;
     // Two slots: these three have found the six rows.
-    let takes = searches.until("take of rows", |takes| takes.len() >= 3).await;
-    assert!(takes[..3].iter().flatten().all(|since| *since >= HOUR), "{takes:?}");
+    let fetches = searches.until("fetch of rows", |fetches| fetches.len() >= 3).await;
+    assert!(fetches[..3].iter().flatten().all(|since| *since >= HOUR), "{fetches:?}");
     worker.stop().await;
 }
 
@@ -93,9 +93,9 @@ pub async fn a_worker_looks_back_to_its_last_search_and_at_times_at_everything<W
         line.world.run(&format!("UPDATE {} SET crash_count = 1", line.world.own("inbox_messages"))).await;
         line.outcomes(4 + n).await;
     }
-    for kind in ["take of rows", "take of an orphaned row"] {
-        let takes = searches.until(kind, |takes| takes.len() >= 3).await;
-        assert!(unbounded(&takes) < takes.len(), "{kind}: {takes:?}");
+    for kind in ["fetch of rows", "fetch of an orphaned row"] {
+        let fetches = searches.until(kind, |fetches| fetches.len() >= 3).await;
+        assert!(unbounded(&fetches) < fetches.len(), "{kind}: {fetches:?}");
     }
     for kind in POLLS {
         searches.until(kind, |polls| unbounded(polls) >= 2).await;

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::cursor::Cursor;
 use super::frames::{self, BODY, CHANNEL, HEADER, METHOD, unexpected};
-use super::login::Bare;
+use super::login::Raw;
 use crate::error::{CANCELLED, UNANSWERED};
 
 /// The consumer's tag on its channel.
@@ -51,7 +51,7 @@ enum Said {
     Other,
 }
 
-impl Bare {
+impl Raw {
     /// Reads the next messages of a queue, at most `count`, and returns those that lapin cannot parse. The others are
     /// released; with an order, they stay with this consumer until the connection ends. If it is dropped, the connection
     /// must be dropped.
@@ -168,7 +168,7 @@ fn deliver(method: &mut Cursor<'_>) -> Option<Message> {
 }
 
 /// The connection of messages that lapin cannot parse, until it ends.
-pub(crate) type Kept = Mutex<Option<Bare>>;
+pub(crate) type Kept = Mutex<Option<Raw>>;
 
 /// Acks a message on the connection that has read it. The last message that is settled closes the connection.
 pub(crate) async fn ack(kept: Arc<Kept>, delivery_tag: u64) -> Result<Settled, BoxError> {
@@ -182,21 +182,21 @@ pub(crate) async fn nack(kept: Arc<Kept>, delivery_tag: u64) -> Result<Settled, 
 
 /// Ends the connection, unless it has ended: what it keeps returns to the queue.
 pub(crate) async fn end(kept: &Kept) {
-    let bare = kept.lock().await.take();
-    if let Some(bare) = bare {
-        bare.close().await;
+    let raw = kept.lock().await.take();
+    if let Some(raw) = raw {
+        raw.close().await;
     }
 }
 
 async fn settle(kept: Arc<Kept>, method: Basic) -> Result<Settled, BoxError> {
     let mut place = kept.lock().await;
     // Taken out meanwhile: if this future is dropped behind a part of the frame, the connection ends.
-    let Some(mut bare) = place.take() else { return Ok(Settled::Stale) };
-    bare.send(CHANNEL, AMQPClass::Basic(method)).await.map_err(|_| UNANSWERED)?;
-    *place = Some(bare);
+    let Some(mut raw) = place.take() else { return Ok(Settled::Stale) };
+    raw.send(CHANNEL, AMQPClass::Basic(method)).await.map_err(|_| UNANSWERED)?;
+    *place = Some(raw);
     drop(place);
-    if let Some(bare) = Arc::into_inner(kept).and_then(Mutex::into_inner) {
-        bare.close().await;
+    if let Some(raw) = Arc::into_inner(kept).and_then(Mutex::into_inner) {
+        raw.close().await;
     }
     Ok(Settled::Sent)
 }
@@ -214,9 +214,9 @@ mod tests {
     }
 
     async fn said(frames: &[Vec<u8>]) -> io::Result<Said> {
-        let mut bare = Bare::on(Box::new(futures_util::io::Cursor::new(frames.concat())));
-        let kind = frames::kind(&mut bare.stream).await?;
-        bare.said(kind).await
+        let mut raw = Raw::on(Box::new(futures_util::io::Cursor::new(frames.concat())));
+        let kind = frames::kind(&mut raw.stream).await?;
+        raw.said(kind).await
     }
 
     /// Consumer `c`, tag 7, redelivered, default exchange, a routing key that is not UTF-8.
