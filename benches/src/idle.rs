@@ -9,11 +9,11 @@ use idem::adapter::StagedMessage;
 use idem::codec::{Codec, DecodeError};
 use idem::prelude::*;
 use idem::store::{
-    ClaimState, Claimed, CommitResult, Consumers, DeadOutgoing, DueRows, ErrorClass, ExistingClaim, FetchLimit, Filter,
-    HandlerId, HandlerMark, HasConnection, Identity, InboxRows, KnownHandler, LeaseAnswer, LeaseRequest, LeftCalls,
-    LocalMessage, LookBack, NewRow, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
-    Replay, Replayed, Resolution, Row, RowRef, RowResult, Stats, StoreError, StoreFacts, TakeFor, TakenRows,
-    Transactions, TxnHandle, TxnOutcome, TxnState, UnreadOutbox,
+    ClaimState, Claimed, CommitResult, Consumers, DeadOutgoing, DueRows, ErrorClass, ExistingClaim, FetchFor,
+    FetchLimit, FetchedRows, Filter, HandlerId, HandlerMark, HasConnection, Identity, InboxRows, KnownHandler,
+    LeaseAnswer, LeaseRequest, LeftCalls, LocalMessage, LookBack, NewRow, OutboxFound, OutboxId, OutboxRead,
+    OutboxRows, OutboxStats, Page, PublishFailure, Replay, Replayed, Resolution, Row, RowRef, RowResult, Stats,
+    StoreError, StoreFacts, Transactions, TxnHandle, TxnOutcome, TxnState, UnreadOutbox,
 };
 use idem::{Delivery, Error};
 use uuid::Uuid;
@@ -148,8 +148,8 @@ impl InboxRows for Nothing {
         Ok(DueRows::default())
     }
 
-    async fn fetch(&self, _: &[TakeFor], _: FetchLimit, _: Uuid) -> Answer<TakenRows> {
-        Ok(TakenRows { rows: Vec::new(), since: Instant::now() })
+    async fn fetch(&self, _: &[FetchFor], _: FetchLimit, _: Uuid) -> Answer<FetchedRows> {
+        Ok(FetchedRows { rows: Vec::new(), since: Instant::now() })
     }
 
     async fn extend(&self, _: Uuid, _: &[i64], _: Duration) -> Answer<()> {

@@ -276,13 +276,9 @@ pub(crate) fn lines(rows: usize) -> Vec<Line> {
     let a_second = "duplicates a second, batch 100, 4 lanes".to_owned();
     lines.push(Line { what: a_second, case: copies, to: None, least: 100_000.0 });
     let staged = |side| Case::new(side, 16).work(Work::Staged);
-    lines.push(Line::new("one outgoing, single, 16 lanes / B", staged(Side::Idem), staged(Side::HandWritten), 1.3));
-    lines.push(Line::new(
-        "one outgoing, batch 100, 16 lanes / B",
-        staged(Side::Batch(100)),
-        staged(Side::HandWritten),
-        4.0,
-    ));
+    let hand_written = staged(Side::HandWritten);
+    lines.push(Line::new("one outgoing, single, 16 lanes / B", staged(Side::Idem), hand_written, 1.3));
+    lines.push(Line::new("one outgoing, batch 100, 16 lanes / B", staged(Side::Batch(100)), hand_written, 4.0));
     lines.push(Line::new("one outgoing / none, single, 16 lanes", staged(Side::Idem), idem, 0.85));
     // Random keys change other pages of the index with each claim.
     let random = if rows > TEN_MILLION { 0.7 } else { 0.9 };

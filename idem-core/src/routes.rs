@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::external::CallLimits;
 use crate::registry::{Registered, Undeliverable};
-use crate::store::{HandlerId, Identity, Row, TakeFor, first_provider_key};
+use crate::store::{FetchFor, HandlerId, Identity, Row, first_provider_key};
 use crate::subject;
 use crate::telemetry::Meters;
 use crate::{Delivery, Reason, RetryPolicy, Store};
@@ -152,10 +152,10 @@ impl<S: Store> Routes<S> {
     }
 
     /// The handlers that make external calls.
-    pub(crate) fn callers(&self) -> Vec<TakeFor> {
+    pub(crate) fn callers(&self) -> Vec<FetchFor> {
         let caller = |route: &Route<S>| {
             let limits = route.external?.limits;
-            Some(TakeFor { handler: route.id, lease: limits.lease(), call: limits.kept_name() })
+            Some(FetchFor { handler: route.id, lease: limits.lease(), call: limits.kept_name() })
         };
         self.routes.iter().filter_map(caller).collect()
     }

@@ -144,7 +144,7 @@ impl Member {
         Ok(())
     }
 
-    /// Takes the subscription, so that it can be closed.
+    /// Fetches the subscription, so that it can be closed.
     pub(crate) fn leave(&mut self) -> Option<Subscribed> {
         self.subscription.take()
     }

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::{
-    CallResult, Consumers, HandlerId, HandlerMark, InboxRows, LeftCalls, NewRow, Resolution, RowKind, RowResult,
-    TakeFor,
+    CallResult, Consumers, FetchFor, HandlerId, HandlerMark, InboxRows, LeftCalls, NewRow, Resolution, RowKind,
+    RowResult,
 };
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
@@ -72,7 +72,7 @@ pub async fn a_dead_letter_that_is_inserted_with_an_answer_keeps_its_call<W: Wor
 pub async fn the_name_of_a_call_is_that_of_its_first_fetch<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = fetched(&stage).await;
-    let other = [TakeFor { call: "mail".into(), ..caller(stage.handler) }];
+    let other = [FetchFor { call: "mail".into(), ..caller(stage.handler) }];
     let fetched_by_other = async || take_for(&stage, &other, 1).await.remove(0);
     assert_eq!(row.call_name.as_deref(), Some("charge"));
     assert!(stage.store.record_result(&row, &RowResult::Called(failed(Ok(Duration::ZERO)))).await.unwrap());

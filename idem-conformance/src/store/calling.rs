@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    CallAnswer, CallResult, ClaimState, Consumers, FetchLimit, HandlerId, Identity, InboxRows, LookBack, NewRow,
-    Resolution, Row, RowKind, TakeFor, Transactions,
+    CallAnswer, CallResult, ClaimState, Consumers, FetchFor, FetchLimit, HandlerId, Identity, InboxRows, LookBack,
+    NewRow, Resolution, Row, RowKind, Transactions,
 };
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
@@ -30,18 +30,18 @@ pub(super) async fn store_for<W: World>(stage: &Stage<W>, handler: HandlerId, ke
 }
 
 /// A handler that makes the call `charge`.
-pub(super) fn caller(handler: HandlerId) -> TakeFor {
-    TakeFor { call: "charge".into(), ..TakeFor::new(handler, LEASE) }
+pub(super) fn caller(handler: HandlerId) -> FetchFor {
+    FetchFor { call: "charge".into(), ..FetchFor::new(handler, LEASE) }
 }
 
 pub(super) async fn fetch<W: World>(stage: &Stage<W>) -> Vec<Row> {
     take_for(stage, &[caller(stage.handler)], 100).await
 }
 
-/// Takes rows for the calls of these handlers.
-pub(super) async fn take_for<W: World>(stage: &Stage<W>, callers: &[TakeFor], rows: usize) -> Vec<Row> {
+/// Fetches rows for the calls of these handlers.
+pub(super) async fn take_for<W: World>(stage: &Stage<W>, callers: &[FetchFor], rows: usize) -> Vec<Row> {
     let limit = FetchLimit::rows(RowKind::Calling, rows);
-    stage.store.take(callers, limit, Uuid::new_v4()).await.unwrap().rows
+    stage.store.fetch(callers, limit, Uuid::new_v4()).await.unwrap().rows
 }
 
 pub(super) async fn fetch_row<W: World>(stage: &Stage<W>) -> Row {

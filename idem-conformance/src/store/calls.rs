@@ -5,8 +5,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use idem_core::Reason;
 use idem_core::store::{
-    CallResult, Consumers, FetchLimit, InboxRows, LeftCalls, Replay, Replayed, Resolution, Row, RowKind, RowResult,
-    TakeFor, Transactions,
+    CallResult, Consumers, FetchFor, FetchLimit, InboxRows, LeftCalls, Replay, Replayed, Resolution, Row, RowKind,
+    RowResult, Transactions,
 };
 use uuid::Uuid;
 
@@ -243,7 +243,7 @@ pub async fn calls_are_fetched_by_their_limit<W: World>(world: W) {
         store(&stage, key).await;
         stage.rows_earlier(Duration::from_secs(60)).await;
     }
-    let callers = [caller(other), TakeFor { lease: 3 * LEASE, ..caller(stage.handler) }];
+    let callers = [caller(other), FetchFor { lease: 3 * LEASE, ..caller(stage.handler) }];
     let (token, two) = (Uuid::new_v4(), FetchLimit::rows(RowKind::Calling, 2));
     let fetched = stage.store.fetch(&callers, two, token).await.unwrap().rows;
     let mut ids: Vec<_> = fetched.iter().map(|row| row.identity.clone()).collect();

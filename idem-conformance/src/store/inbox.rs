@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::{
-    ClaimState, Consumers, DueRows, FetchLimit, Identity, InboxRows, LookBack, NewRow, RowKind, Stats, TakeFor,
+    ClaimState, Consumers, DueRows, FetchFor, FetchLimit, Identity, InboxRows, LookBack, NewRow, RowKind, Stats,
     Transactions,
 };
 use idem_core::{Delivery, Reason};
@@ -48,7 +48,7 @@ pub async fn fetch_returns_what_is_due_for_these_handlers<W: World>(world: W) {
     assert!(stage.store.fetch(&[], nine, Uuid::new_v4()).await.unwrap().rows.is_empty());
     assert_eq!(stage.fetch_row(RowKind::Ordinary).await.identity, stage.id("due"));
     assert!(stage.fetch(RowKind::Ordinary).await.is_empty());
-    let both = [stage.handler, other].map(|handler| TakeFor::new(handler, LEASE));
+    let both = [stage.handler, other].map(|handler| FetchFor::new(handler, LEASE));
     let rows = stage.store.fetch(&both, nine, Uuid::new_v4()).await.unwrap().rows;
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].identity.handler, rows[0].handler.as_str()), (other, "order_shipped"));
@@ -63,7 +63,7 @@ pub async fn fetch_returns_no_more_than_the_limit<W: World>(world: W) {
         stage.row(&Identity { handler: other, ..stage.id(&n.to_string()) }, true, NOW).await;
     }
     for expected in [3, 3, 2, 0] {
-        let both = [stage.handler, other].map(|handler| TakeFor::new(handler, LEASE));
+        let both = [stage.handler, other].map(|handler| FetchFor::new(handler, LEASE));
         let three = FetchLimit::rows(RowKind::Ordinary, 3);
         let rows = stage.store.fetch(&both, three, Uuid::new_v4()).await.unwrap().rows;
         assert_eq!(rows.len(), expected);
@@ -98,7 +98,7 @@ pub async fn fetch_counts_a_start_and_sets_token_and_lease<W: World>(world: W) {
     stage.schedule("a").await;
     let before = stage.one_scheduled().await;
     assert_eq!((before.locked_by, before.crash_count, before.attempts, before.lost_connections), (None, 0, 0, 0));
-    let (handlers, token) = ([TakeFor::new(stage.handler, LEASE)], Uuid::new_v4());
+    let (handlers, token) = ([FetchFor::new(stage.handler, LEASE)], Uuid::new_v4());
     let fetched =
         stage.store.fetch(&handlers, FetchLimit::rows(RowKind::Ordinary, 1), token).await.unwrap().rows.remove(0);
     let stored = stage.one_scheduled().await;
@@ -119,7 +119,7 @@ pub async fn two_fetches_never_share_a_row<W: World>(world: W) {
     }
     let fetch = |n: usize| {
         let store = if n < 3 { stage.store.clone() } else { other.clone() };
-        let (handlers, three) = ([TakeFor::new(stage.handler, LEASE)], FetchLimit::rows(RowKind::Ordinary, 3));
+        let (handlers, three) = ([FetchFor::new(stage.handler, LEASE)], FetchLimit::rows(RowKind::Ordinary, 3));
         tokio::spawn(async move {
             let mut ids = Vec::new();
             loop {
@@ -158,7 +158,7 @@ pub async fn rows_by_token_finds_what_a_fetch_has_fetched<W: World>(world: W) {
     for key in ["a", "b", "c"] {
         stage.schedule(key).await;
     }
-    let (handlers, token) = ([TakeFor::new(stage.handler, LEASE)], Uuid::new_v4());
+    let (handlers, token) = ([FetchFor::new(stage.handler, LEASE)], Uuid::new_v4());
     let rows = stage.store.fetch(&handlers, FetchLimit::rows(RowKind::Ordinary, 2), token).await.unwrap().rows;
     let found = stage.store.rows_by_token(token).await.unwrap();
     let ids = |rows: &[idem_core::store::Row]| rows.iter().map(|row| row.id).collect::<BTreeSet<_>>();

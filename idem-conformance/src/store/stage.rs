@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claimed, CommitResult, Consumers, ExistingClaim, FetchLimit, Filter, HandlerId, Identity, InboxRows,
-    NewRow, Page, Row, RowKind, TakeFor, Transactions, TxnHandle,
+    ClaimState, Claimed, CommitResult, Consumers, ExistingClaim, FetchFor, FetchLimit, Filter, HandlerId, Identity,
+    InboxRows, NewRow, Page, Row, RowKind, Transactions, TxnHandle,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, Store};
 use uuid::Uuid;
@@ -215,9 +215,9 @@ impl<W: World> Stage<W> {
         self.take_at_most(FetchLimit::rows(kind, 100)).await
     }
 
-    /// Takes rows within this limit.
+    /// Fetches rows within this limit.
     pub(super) async fn take_at_most(&self, limit: FetchLimit) -> Vec<Row> {
-        self.store.fetch(&[TakeFor::new(self.handler, LEASE)], limit, Uuid::new_v4()).await.unwrap().rows
+        self.store.fetch(&[FetchFor::new(self.handler, LEASE)], limit, Uuid::new_v4()).await.unwrap().rows
     }
 
     /// Fetches the only row of this kind.

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::Store;
 use crate::inbox::{PollWindow, free};
 use crate::runtime::Pipeline;
-use crate::store::{FetchLimit, RowKind, StoreError, TakenRows};
+use crate::store::{FetchLimit, FetchedRows, RowKind, StoreError};
 
 /// Makes the calls of a worker until it drains, and then waits for those that were begun. Any number of processes may do so:
 /// each row is fetched by one of them at a time.
@@ -35,7 +35,7 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
             }
             let began = Instant::now();
             let limit = FetchLimit { since: window.since(began), ..FetchLimit::rows(RowKind::Calling, slots.len()) };
-            let TakenRows { rows, since: fetched } = pipeline.fetched(&callers, limit).await?;
+            let FetchedRows { rows, since: fetched } = pipeline.fetched(&callers, limit).await?;
             window.found(began, &rows);
             let all = rows.len() == slots.len();
             for (row, slot) in rows.into_iter().zip(slots) {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Permit, Pipeline, Running, jittered};
-use crate::store::{CRASHED_AT_ONCE, FetchLimit, HandlerId, LookBack, Row, RowKind, StoreError, TakeFor, TakenRows};
+use crate::store::{CRASHED_AT_ONCE, FetchFor, FetchLimit, FetchedRows, HandlerId, LookBack, Row, RowKind, StoreError};
 
 use super::poll_window::PollWindow;
 
@@ -25,7 +25,7 @@ pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     let handlers = pipeline.routes.ids();
     let mut runner = Runner {
-        takes: handlers.iter().map(|handler| TakeFor::new(*handler, pipeline.settings.lease)).collect(),
+        fetches: handlers.iter().map(|handler| FetchFor::new(*handler, pipeline.settings.lease)).collect(),
         handlers,
         window: PollWindow::new(pipeline.settings.poll),
         of_orphans: PollWindow::new(pipeline.settings.poll),
@@ -47,7 +47,7 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
 pub(super) struct Runner<S: Store> {
     pub(super) pipeline: Arc<Pipeline<S>>,
     pub(super) handlers: Vec<HandlerId>,
-    takes: Vec<TakeFor>,
+    fetches: Vec<FetchFor>,
     window: PollWindow,
     pub(super) of_orphans: PollWindow,
     slots: Arc<Semaphore>,
@@ -189,9 +189,9 @@ impl<S: Store> Pipeline<S> {
         more
     }
 
-    /// Takes rows, to run them or to make their calls. The token is generated before the fetch, so that those whose fetch got no
+    /// Fetches rows, to run them or to make their calls. The token is generated before the fetch, so that those whose fetch got no
     /// response are found by it, and can then begin.
-    pub(crate) async fn fetched(&self, handlers: &[TakeFor], limit: FetchLimit) -> Result<TakenRows, StoreError> {
+    pub(crate) async fn fetched(&self, handlers: &[FetchFor], limit: FetchLimit) -> Result<FetchedRows, StoreError> {
         let (token, since) = (Uuid::new_v4(), Instant::now());
         let own = self.own_statements.lock().await;
         let answer = self.store.fetch(handlers, limit, token).await;
@@ -201,7 +201,7 @@ impl<S: Store> Pipeline<S> {
                 self.outage.report(&fault);
                 // Also while the worker drains: what was fetched counts as called until it is released.
                 let found = self.outage.retry_until_answered(&self.stop, || self.store.rows_by_token(token)).await;
-                TakenRows { rows: found.unwrap_or_default(), since }
+                FetchedRows { rows: found.unwrap_or_default(), since }
             }
             answer => answer?,
         };

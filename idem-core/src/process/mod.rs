@@ -156,7 +156,7 @@ impl<S: Store> Pipeline<S> {
         })
     }
 
-    /// Takes the turn of the message's key in this process. Returns whether the message runs in this try. If it does not, it is
+    /// Fetches the turn of the message's key in this process. Returns whether the message runs in this try. If it does not, it is
     /// dropped here, beside no orphaned row. The error: another delivery has the turn.
     fn take_turn(&self, work: &mut Work<'_, S>, carried: &mut Carried) -> Result<bool, Ended> {
         // Before the wait for a connection, and never in a lane: the delivery in front may run for as long as its
@@ -235,7 +235,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Waits for the permit of a connection, if there is a limit, unless the worker drains.
     async fn enter<'a>(&self, slots: Option<&'a Semaphore>) -> Result<Option<SemaphorePermit<'a>>, Ended> {
-        let Some(slots) = room else { return Ok(None) };
+        let Some(slots) = slots else { return Ok(None) };
         self.draining.run_until_cancelled(slots.acquire()).await.map(Result::ok).ok_or(Ended::Stopped)
     }
 

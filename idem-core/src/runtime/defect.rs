@@ -43,7 +43,7 @@ impl Defect {
         self.seen.cancelled().await;
     }
 
-    /// Takes the error with which the worker ends, if there is one.
+    /// Fetches the error with which the worker ends, if there is one.
     pub(crate) fn error(&self) -> Option<Error> {
         self.first.lock().take()
     }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::{
-    Answer, ClaimState, DueRows, FetchLimit, HandlerId, Identity, LeftCalls, LookBack, NewRow, Row, RowResult, TakeFor,
-    TakenRows, Transactions,
+    Answer, ClaimState, DueRows, FetchFor, FetchLimit, FetchedRows, HandlerId, Identity, LeftCalls, LookBack, NewRow,
+    Row, RowResult, Transactions,
 };
 
 /// The inbox rows of a store. A method with a transaction as its argument is part of it; all others commit by
@@ -53,14 +53,14 @@ pub trait InboxRows: Transactions {
     /// has set it. It is cheap if no call is due, because nothing polls for calls.
     fn fetch(
         &self,
-        handlers: &[TakeFor],
+        handlers: &[FetchFor],
         limit: FetchLimit,
         token: Uuid,
-    ) -> impl Future<Output = Answer<TakenRows>> + Send;
+    ) -> impl Future<Output = Answer<FetchedRows>> + Send;
 
     /// Dates the call of a row anew, since the provider knows of none under its key: the time of the first call is now, and the
     /// lease begins again. The key stays. The row then has [`is_first_call`](Row::is_first_call) for its token. Returns when the
-    /// store had its connection, as [`TakenRows::since`]; `None` if the row no longer has this token: nothing must be sent.
+    /// store had its connection, as [`FetchedRows::since`]; `None` if the row no longer has this token: nothing must be sent.
     fn date_call(&self, row: &Row, lease: Duration) -> impl Future<Output = Answer<Option<Instant>>> + Send;
 
     /// Makes rows of these handlers, which make no call, ordinary ones if no call of theirs has begun: another version of the

@@ -28,7 +28,7 @@ pub enum RowKind {
 /// A handler whose rows are fetched.
 // Exhaustive: a store that ignored a part of it would call under no name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TakeFor {
+pub struct FetchFor {
     /// The handler.
     pub handler: HandlerId,
     /// The lease of its rows. For calls it is longer than a call can take.
@@ -38,7 +38,7 @@ pub struct TakeFor {
     pub call: Cow<'static, str>,
 }
 
-impl TakeFor {
+impl FetchFor {
     /// A handler whose rows are fetched to be run.
     pub fn new(handler: HandlerId, lease: Duration) -> Self {
         Self { handler, lease, call: Cow::Borrowed("") }
@@ -80,7 +80,7 @@ impl FetchLimit {
 /// The rows of a fetch.
 // Exhaustive: a store makes it.
 #[derive(Debug, Clone)]
-pub struct TakenRows {
+pub struct FetchedRows {
     /// The rows that were fetched.
     pub rows: Vec<Row>,
     /// When the store had its connection, and had not yet sent the statement by which the database dates the leases: none of them

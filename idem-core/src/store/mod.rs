@@ -59,7 +59,7 @@ pub use facts::StoreFacts;
 pub use filter::Filter;
 pub use inbox_rows::InboxRows;
 pub use known_handler::{HandlerMark, KnownHandler, Remedies, SEEN_RECENTLY};
-pub use limit::{DueRows, FetchLimit, LookBack, RowKind, Stats, TakeFor, TakenRows};
+pub use limit::{DueRows, FetchFor, FetchLimit, FetchedRows, LookBack, RowKind, Stats};
 pub use outbox_row::{
     DeadOutgoing, LOCAL_CONFLICT, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFilter, OutboxFound, OutboxId,
     OutboxMark, OutboxRead, OutboxRow, OutboxSnapshot, OutboxStats, PublishFailure, RowRef, UnreadOutbox,
@@ -98,7 +98,7 @@ impl<S: Transactions + InboxRows + OutboxRows + Consumers> Store for S {}
 /// # #[cfg(feature = "postgres")] mod example {
 /// # use idem_core::{Handler, HasConnection, Source, Worker};
 /// # use sqlx::PgConnection;
-/// /// Takes `Postgres`, and a store of a test that wraps it.
+/// /// Fetches `Postgres`, and a store of a test that wraps it.
 /// fn billing<S, H>(store: S, orders: impl Source)
 /// where
 ///     S: HasConnection<PgConnection>,

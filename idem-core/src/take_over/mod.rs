@@ -1,4 +1,4 @@
-//! Takes messages over without processing them: what has failed, what is dead, and what is stored before it runs.
+//! Fetches messages over without processing them: what has failed, what is dead, and what is stored before it runs.
 //!
 //! | file | contents |
 //! |---|---|

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::postgres::{PostgresOptions, Txn};
 use idem_core::store::{
-    ClaimState, CommitResult, Consumers, FetchLimit, HandlerId, Identity, InboxRows, NewRow, Row, RowKind, TakeFor,
+    ClaimState, CommitResult, Consumers, FetchFor, FetchLimit, HandlerId, Identity, InboxRows, NewRow, Row, RowKind,
     Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Postgres};
@@ -118,7 +118,7 @@ impl World {
     }
 
     pub(crate) async fn fetch(&self, kind: RowKind, limit: usize) -> Vec<Row> {
-        let handlers = [TakeFor::new(self.handler, LEASE)];
+        let handlers = [FetchFor::new(self.handler, LEASE)];
         self.store.fetch(&handlers, FetchLimit::rows(kind, limit), Uuid::new_v4()).await.unwrap().rows
     }
 

@@ -1,6 +1,6 @@
 //! Inbox rows of several handlers.
 
-use idem_core::store::{Consumers, FetchLimit, InboxRows, RowKind, TakeFor};
+use idem_core::store::{Consumers, FetchFor, FetchLimit, InboxRows, RowKind};
 use uuid::Uuid;
 
 use crate::world::{LONG, World};
@@ -18,7 +18,7 @@ async fn rows_of_other_handlers_are_not_fetched_and_the_earliest_of_all_handlers
             ids[0].0, ids[1].0, ids[2].0
         ))
         .await;
-    let handlers = [ids[0], ids[2]].map(|id| TakeFor::new(id, LONG));
+    let handlers = [ids[0], ids[2]].map(|id| FetchFor::new(id, LONG));
     let four = FetchLimit::rows(RowKind::Ordinary, 4);
     let rows = world.store.fetch(&handlers, four, Uuid::new_v4()).await.unwrap().rows;
     let mut keys = rows.iter().map(|row| row.identity.key.to_string()).collect::<Vec<_>>();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use idem_core::store::{Row, RowResult, StoreError, TakeFor, TakenRows};
+use idem_core::store::{FetchFor, FetchedRows, Row, RowResult, StoreError};
 use uuid::Uuid;
 
 use crate::trace::{Step, Subject};
@@ -19,7 +19,7 @@ pub(super) struct Fetches(Arc<Mutex<Vec<Unanswered>>>);
 struct Unanswered {
     step: Step,
     token: Uuid,
-    handlers: Vec<TakeFor>,
+    handlers: Vec<FetchFor>,
 }
 
 impl Fetches {
@@ -27,9 +27,9 @@ impl Fetches {
     pub(super) fn answered(
         &self,
         step: Option<Step>,
-        handlers: &[TakeFor],
+        handlers: &[FetchFor],
         token: Uuid,
-        answer: &Result<TakenRows, StoreError>,
+        answer: &Result<FetchedRows, StoreError>,
     ) {
         match (step, answer) {
             (Some(step), Ok(found)) => fetched(step, handlers, &found.rows),
@@ -53,7 +53,7 @@ impl Fetches {
     }
 }
 
-fn fetched(step: Step, handlers: &[TakeFor], rows: &[Row]) {
+fn fetched(step: Step, handlers: &[FetchFor], rows: &[Row]) {
     for row in rows {
         let Some(of) = Subject::of(&row.identity) else { continue };
         let asked = handlers.iter().find(|asked| asked.handler == row.identity.handler);

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use idem_core::Store;
 use idem_core::store::{
-    ClaimState, DueRows, FetchLimit, HandlerId, Identity, InboxRows, LeftCalls, LookBack, NewRow, Row, RowKind,
-    RowResult, StoreError, TakeFor, TakenRows,
+    ClaimState, DueRows, FetchFor, FetchLimit, FetchedRows, HandlerId, Identity, InboxRows, LeftCalls, LookBack,
+    NewRow, Row, RowKind, RowResult, StoreError,
 };
 use uuid::Uuid;
 
@@ -17,16 +17,21 @@ use super::fetching::{answered, crashed, leased, recorded};
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> TappedStore<S, T> {
-    async fn fetch_calls(&self, callers: &[TakeFor], limit: FetchLimit, token: Uuid) -> Result<TakenRows, StoreError> {
+    async fn fetch_calls(
+        &self,
+        callers: &[FetchFor],
+        limit: FetchLimit,
+        token: Uuid,
+    ) -> Result<FetchedRows, StoreError> {
         self.tap.before("fetch_calls", &[]).await?;
         if limit.since.is_none() {
             self.tap.before("fetch_all_calls", &[]).await?;
         }
         if !self.tap.may_fetch_calls() {
-            return Ok(TakenRows { rows: Vec::new(), since: Instant::now() });
+            return Ok(FetchedRows { rows: Vec::new(), since: Instant::now() });
         }
-        let changed = |caller: &TakeFor| TakeFor { lease: self.tap.lease_of_call(caller.lease), ..caller.clone() };
-        let changed: Vec<TakeFor> = callers.iter().map(changed).collect();
+        let changed = |caller: &FetchFor| FetchFor { lease: self.tap.lease_of_call(caller.lease), ..caller.clone() };
+        let changed: Vec<FetchFor> = callers.iter().map(changed).collect();
         let step = self.begins_any("call-fetched").await;
         let fetched = self.tap.watched("fetch_calls", self.within.fetch(&changed, limit, token)).await;
         self.fetches.answered(step, callers, token, &fetched);
@@ -88,7 +93,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.poll_due(handlers, lease, since).await
     }
 
-    async fn fetch(&self, handlers: &[TakeFor], limit: FetchLimit, token: Uuid) -> Result<TakenRows, StoreError> {
+    async fn fetch(&self, handlers: &[FetchFor], limit: FetchLimit, token: Uuid) -> Result<FetchedRows, StoreError> {
         let search = match limit.kind {
             RowKind::Ordinary => "fetch of rows",
             RowKind::Orphan | RowKind::Alone => "fetch of an orphaned row",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, CommitResult, Consumers, FetchLimit, HandlerId, Identity, InboxRows, NewRow, RowKind, TakeFor,
+    ClaimState, CommitResult, Consumers, FetchFor, FetchLimit, HandlerId, Identity, InboxRows, NewRow, RowKind,
     Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, IsolationLock, Key, Outcome, Reason};
@@ -177,7 +177,7 @@ pub(super) async fn orphan_for<W: World>(line: &Line<W>, starts: u32, lease: Dur
     crash_on(line, handler, starts, lease).await
 }
 
-/// Takes the only row of a handler as often as processes that left no outcome. Returns the token of the last one.
+/// Fetches the only row of a handler as often as processes that left no outcome. Returns the token of the last one.
 pub(super) async fn crash_on<W: World>(
     line: &Line<W>,
     handler: HandlerId,
@@ -185,7 +185,7 @@ pub(super) async fn crash_on<W: World>(
     lease: Duration,
 ) -> Option<Uuid> {
     let fetch = async |kind| {
-        let (handlers, token) = ([TakeFor::new(handler, lease)], Uuid::new_v4());
+        let (handlers, token) = ([FetchFor::new(handler, lease)], Uuid::new_v4());
         let mut rows = line.store.fetch(&handlers, FetchLimit::rows(kind, 1), token).await.unwrap().rows;
         assert_eq!(rows.len(), 1);
         rows.remove(0)

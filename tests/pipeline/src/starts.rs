@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{FetchLimit, InboxRows, RowKind, RowResult, StoreError, TakeFor};
+use idem_core::store::{FetchFor, FetchLimit, InboxRows, RowKind, RowResult, StoreError};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -71,7 +71,7 @@ pub async fn a_start_whose_lease_was_lost_is_refunded_once<W: World>(world: W) {
     soon(fetched.subscribe().wait_for(|fetched| *fetched)).await.unwrap();
     let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
     line.world.run(&format!("UPDATE {table} SET {due}")).await;
-    let (handlers, limit) = ([TakeFor::new(handler, hour)], FetchLimit::rows(RowKind::Orphan, 1));
+    let (handlers, limit) = ([FetchFor::new(handler, hour)], FetchLimit::rows(RowKind::Orphan, 1));
     let fetched_again = line.store.fetch(&handlers, limit, Uuid::new_v4()).await.unwrap().rows.remove(0);
     open.send_replace(true);
     until(async || line.scheduled().await[0].crash_count <= 1).await;
@@ -100,7 +100,7 @@ pub async fn a_row_that_has_died_elsewhere_is_not_reported_as_processed<W: World
     soon(broke.subscribe().wait_for(|broke| *broke)).await.unwrap();
     let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
     line.world.run(&format!("UPDATE {table} SET {due}")).await;
-    let (handlers, limit) = ([TakeFor::new(handler, hour)], FetchLimit::rows(RowKind::Orphan, 1));
+    let (handlers, limit) = ([FetchFor::new(handler, hour)], FetchLimit::rows(RowKind::Orphan, 1));
     let fetched = line.store.fetch(&handlers, limit, Uuid::new_v4()).await.unwrap().rows.remove(0);
     let dead = RowResult::Failed { next: Err(Reason::Permanent), error: "it has failed elsewhere".to_owned() };
     assert!(line.store.record_result(&fetched, &dead).await.unwrap());

@@ -83,11 +83,8 @@ impl Plan {
             conflicting.chunks_exact(2).map(|two| (two[0].max(two[1]), two[0].min(two[1]))).collect();
         let order = |id: u64| {
             let behaviour = behaviours.get(&id).copied().unwrap_or(Behaviour::Works);
-            let key = if behaviour == Behaviour::Keyless {
-                String::new()
-            } else {
-                format!("order-{}", keys.get(&id).unwrap_or(&id))
-            };
+            let keyless = behaviour == Behaviour::Keyless;
+            let key = if keyless { String::new() } else { format!("order-{}", keys.get(&id).unwrap_or(&id)) };
             Order { id, key, account: rng.i32(0..ACCOUNTS), amount: rng.i64(1..1000), behaviour }
         };
         let orders: Vec<Order> = (0..messages).map(order).collect();

@@ -9,8 +9,8 @@ use uuid::Uuid;
 use crate::Reason;
 use crate::store::sql::statements;
 use crate::store::{
-    Answer, CRASHED_LEASES, CallAnswer, CallResult, ClaimState, DueRows, FetchLimit, HandlerId, Identity, InboxRows,
-    LeftCalls, LookBack, NewRow, RELEASED_AT_ONCE, Row, RowResult, StoreError, TakeFor, TakenRows, envelope,
+    Answer, CRASHED_LEASES, CallAnswer, CallResult, ClaimState, DueRows, FetchFor, FetchLimit, FetchedRows, HandlerId,
+    Identity, InboxRows, LeftCalls, LookBack, NewRow, RELEASED_AT_ONCE, Row, RowResult, StoreError, envelope,
     error_text,
 };
 
@@ -78,12 +78,12 @@ impl InboxRows for Postgres {
         Ok(DueRows { ordinary, orphan, alone, crashed })
     }
 
-    async fn fetch(&self, handlers: &[TakeFor], limit: FetchLimit, token: Uuid) -> Answer<TakenRows> {
+    async fn fetch(&self, handlers: &[FetchFor], limit: FetchLimit, token: Uuid) -> Answer<FetchedRows> {
         let [rows, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
         let query = self.query(&inbox_sql::fetch(limit.kind)).bind(each(handlers, |of| of.handler.0)).bind(rows);
         let query = query.bind(token).bind(each(handlers, |of| secs(of.lease))).bind(bytes).bind(back(limit.since));
         let (fetched, since) = self.ask_since(About::Nothing, query.bind(each(handlers, |of| &*of.call))).await?;
-        Ok(TakenRows { rows: rows::all(&fetched)?, since })
+        Ok(FetchedRows { rows: rows::all(&fetched)?, since })
     }
 
     async fn date_call(&self, row: &Row, lease: Duration) -> Answer<Option<Instant>> {

@@ -10,9 +10,9 @@ use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::sql::statements;
 use crate::store::{
-    Answer, CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, CallResult, ClaimState, DueRows, FetchLimit,
-    HandlerId, Identity, InboxRows, LeftCalls, LookBack, MAX_STARTS, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult,
-    TakeFor, TakenRows, envelope, error_text,
+    Answer, CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, CallResult, ClaimState, DueRows, FetchFor,
+    FetchLimit, FetchedRows, HandlerId, Identity, InboxRows, LeftCalls, LookBack, MAX_STARTS, NewRow, RELEASED_AT_ONCE,
+    Row, RowKind, RowResult, envelope, error_text,
 };
 
 /// Inserts a row, or counts a delivery of one that is there, and returns its id.
@@ -68,19 +68,19 @@ impl InboxRows for Sqlite {
     }
 
     /// For calls it reads first: each poll comes here, and there is one writer.
-    async fn fetch(&self, handlers: &[TakeFor], limit: FetchLimit, token: Uuid) -> Answer<TakenRows> {
+    async fn fetch(&self, handlers: &[FetchFor], limit: FetchLimit, token: Uuid) -> Answer<FetchedRows> {
         if limit.kind == RowKind::Calling {
             let is_due = format!("SELECT {}", inbox_sql::has(inbox_sql::CALLING));
             let ids = ids(&handlers.iter().map(|of| of.handler).collect::<Vec<_>>());
             let (is_due,): (bool,) = self.read_one(sql::query(&is_due).bind(ids)).await?;
             if !is_due {
-                return Ok(TakenRows { rows: Vec::new(), since: Instant::now() });
+                return Ok(FetchedRows { rows: Vec::new(), since: Instant::now() });
             }
         }
         let [most, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
         let handlers: Vec<_> = handlers.iter().map(|of| (of.handler.0, millis(of.lease), &*of.call)).collect();
         let query = sql::query(&inbox_sql::fetch(limit.kind)).bind(json(&handlers)).bind(most).bind(token).bind(bytes);
-        self.change_since(query, |fetched, since| Ok(TakenRows { rows: rows(fetched)?, since })).await
+        self.change_since(query, |fetched, since| Ok(FetchedRows { rows: rows(fetched)?, since })).await
     }
 
     async fn date_call(&self, row: &Row, lease: Duration) -> Answer<Option<Instant>> {

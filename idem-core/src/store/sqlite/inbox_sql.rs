@@ -76,7 +76,7 @@ FROM (
 ) AS due
 WHERE i.id = due.id AND coalesce(due.before, 0) < $4
 RETURNING {row}, CASE WHEN crash_count = 1 THEN {now} - run_at END AS waited"#;
-    take.replace("{which}", which).replace("{fetched}", statements::fetched(kind))
+    fetch.replace("{which}", which).replace("{fetched}", statements::fetched(kind))
 }
 const _: () = assert!(MAX_STARTS == 4);
 

@@ -125,7 +125,7 @@ pub(super) fn broker(steps: &mut Steps<'_>, relay: usize, message: usize) {
         return;
     }
     let (refuses, takes) = match world.messages[message].broker {
-        Broker::Takes => (false, true),
+        Broker::Fetches => (false, true),
         Broker::RefusesOnce => (!state.refused[message], state.refused[message]),
         Broker::Refuses => (true, false),
         Broker::Anything => (true, true),
