@@ -103,7 +103,7 @@ pub(crate) type WithHandlers<S, Src> = Worker<S, Src, (), idem::codec::Json, ide
 /// The name of the queue, stream or topic.
 pub(crate) const NAME: &str = "idem-bench";
 
-/// Fetches deliveries while it is open. It is closed from the end of the warm-up until all other messages are published. It
+/// Takes deliveries while it is open. It is closed from the end of the warm-up until all other messages are published. It
 /// does not count: a rebalance in the warm-up brings some messages twice.
 struct Gate(watch::Receiver<bool>);
 

@@ -66,7 +66,7 @@ impl Leases {
         self.some(Lease::is_due)
     }
 
-    /// Fetches the deliveries that nothing holds and whose lease lasts; with `all`, also those that are held.
+    /// Takes the deliveries that nothing holds and whose lease lasts; with `all`, also those that are held.
     pub(crate) fn take(&self, all: bool) -> Vec<Arc<Lease>> {
         let left = self.some(|lease| (lease.is(Holder::Nobody) || all && lease.is(Holder::Held)) && lease.is_live());
         for lease in &left {

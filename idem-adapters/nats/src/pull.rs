@@ -164,7 +164,7 @@ impl Puller {
         }
     }
 
-    /// Fetches the messages that are there, which a pull has bounded. Returns `false` if the subscriber has ended.
+    /// Takes the messages that are there, which a pull has bounded. Returns `false` if the subscriber has ended.
     fn take_ready(&mut self, arrivals: &UnboundedSender<Arrival>) -> Result<bool, BoxError> {
         loop {
             match self.subscriber.next().now_or_never() {

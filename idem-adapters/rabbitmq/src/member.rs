@@ -144,7 +144,7 @@ impl Member {
         Ok(())
     }
 
-    /// Fetches the subscription, so that it can be closed.
+    /// Takes the subscription, so that it can be closed.
     pub(crate) fn leave(&mut self) -> Option<Subscribed> {
         self.subscription.take()
     }

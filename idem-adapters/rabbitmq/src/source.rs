@@ -158,7 +158,7 @@ impl Queue {
         Error::broker(format!("the subscription to {place} has ended"), source).into()
     }
 
-    /// Fetches the messages that lapin cannot parse out of the queues. The client's error does not say which queue had one.
+    /// Takes the messages that lapin cannot parse out of the queues. The client's error does not say which queue had one.
     async fn take_out(&mut self, options: &SubscribeOptions) -> Result<(), BoxError> {
         let (ordered, count) = (options.order == DeliveryOrder::Queue, options.max_unsettled);
         self.kept.retain(|kept| kept.strong_count() > 0);

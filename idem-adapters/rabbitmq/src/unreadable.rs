@@ -18,7 +18,7 @@ use crate::raw::{Kept, Message, Raw};
 /// The header that contains the whole property list, as bytes.
 const LIST: &str = "idem-amqp-properties";
 
-/// Fetches such messages out of a queue, if they are among the next `count`, and also returns their connection. If it is
+/// Takes such messages out of a queue, if they are among the next `count`, and also returns their connection. If it is
 /// dropped, they return to the queue.
 pub(crate) async fn take_out(
     config: &Config,

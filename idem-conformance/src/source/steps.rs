@@ -31,7 +31,7 @@ pub(super) async fn ack(acker: impl Acker) {
     assert_ne!(settled, Settled::Stale, "the delivery was still ours");
 }
 
-/// Fetches the next delivery and acks it.
+/// Takes the next delivery and acks it.
 pub(super) async fn take<S: Source>(source: &mut S) -> Delivery {
     let (delivery, acker) = next(source).await;
     ack(acker).await;

@@ -74,7 +74,7 @@ impl Handler for Renamed {
     }
 }
 
-/// Fetches CloudEvents.
+/// Takes CloudEvents.
 pub(crate) struct Event;
 
 impl Handler for Event {
@@ -161,7 +161,7 @@ impl Handler for Commits {
     }
 }
 
-/// Fetches one type of event; its key is a header.
+/// Takes one type of event; its key is a header.
 pub(crate) struct Typed;
 
 impl Handler for Typed {
@@ -185,7 +185,7 @@ impl Handler for Typed {
     }
 }
 
-/// Fetches the subjects of a pattern, and a header in their place.
+/// Takes the subjects of a pattern, and a header in their place.
 pub(crate) struct Routed;
 
 impl Handler for Routed {

@@ -105,7 +105,7 @@ impl<C: Send + Sync + 'static> SinkConnection<C> {
         }
     }
 
-    /// Fetches the connection, so that it can be closed, and ends an attempt to open one.
+    /// Takes the connection, so that it can be closed, and ends an attempt to open one.
     pub async fn take(&self) -> Option<Arc<C>> {
         let mut state = self.state.lock().await;
         state.attempt = JoinSet::new();

@@ -92,7 +92,7 @@ impl Outbox {
         self.0.lock().messages.clone()
     }
 
-    /// Fetches the messages that were staged into another outbox, behind those that are staged here. That one refuses more.
+    /// Takes the messages that were staged into another outbox, behind those that are staged here. That one refuses more.
     pub(crate) fn append(&self, other: &Self, handler: &'static str) {
         other.end(handler);
         let staged = other.take();
@@ -104,7 +104,7 @@ impl Outbox {
         self.0.lock().ended = Some(handler);
     }
 
-    /// Fetches the messages that were staged.
+    /// Takes the messages that were staged.
     pub(crate) fn take(&self) -> Vec<Outgoing> {
         std::mem::take(&mut self.0.lock().messages)
     }

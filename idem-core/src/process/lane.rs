@@ -26,7 +26,7 @@ use crate::{Acker, Delivery, Store, telemetry};
 const MOST: usize = 100;
 const BYTES: usize = 4 * 1024 * 1024;
 
-/// Fetches deliveries until the queue is closed and empty. A lane is never dropped between start and settlement, except
+/// Takes deliveries until the queue is closed and empty. A lane is never dropped between start and settlement, except
 /// at the end of the shutdown timeout.
 pub(crate) async fn run<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,

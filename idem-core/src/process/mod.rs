@@ -156,7 +156,7 @@ impl<S: Store> Pipeline<S> {
         })
     }
 
-    /// Fetches the turn of the message's key in this process. Returns whether the message runs in this try. If it does not, it is
+    /// Takes the turn of the message's key in this process. Returns whether the message runs in this try. If it does not, it is
     /// dropped here, beside no orphaned row. The error: another delivery has the turn.
     fn take_turn(&self, work: &mut Work<'_, S>, carried: &mut Carried) -> Result<bool, Ended> {
         // Before the wait for a connection, and never in a lane: the delivery in front may run for as long as its

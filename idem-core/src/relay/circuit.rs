@@ -144,7 +144,7 @@ impl Circuits {
         true
     }
 
-    /// Fetches the probes of the destinations whose turn has come, that of the one which has waited for the longest time first. A
+    /// Takes the probes of the destinations whose turn has come, that of the one which has waited for the longest time first. A
     /// quarter of the slots is `quarter`.
     pub(super) fn probes(&mut self, now: Instant, quarter: usize) -> Vec<i64> {
         let slow = self.of.values().filter(|of| of.probe.is_some() && of.is_slow()).count();

@@ -173,7 +173,7 @@ impl Queue {
         if is_slow { self.slow.push_back(id) } else { self.ready.push_back(id) }
     }
 
-    /// Fetches a message that is ready, and says whether it is a slow one. `has_slot`: there is a slot for such ones.
+    /// Takes a message that is ready, and says whether it is a slow one. `has_slot`: there is a slot for such ones.
     pub(super) fn next(&mut self, has_slot: bool) -> Option<(i64, bool)> {
         let slow = if has_slot { self.slow.pop_front() } else { None };
         slow.map(|id| (id, true)).or_else(|| Some((self.ready.pop_front()?, false)))
@@ -248,7 +248,7 @@ impl Queue {
         }
     }
 
-    /// Fetches messages that are to be read again, up to so many.
+    /// Takes messages that are to be read again, up to so many.
     pub(super) fn take_due(&mut self, most: usize) -> Vec<i64> {
         let ids: Vec<i64> = self.due.iter().take(most).copied().collect();
         self.due.retain(|id| ids.last().is_some_and(|last| last < id));
@@ -271,7 +271,7 @@ impl Queue {
         }
     }
 
-    /// Fetches the keys that the next read is for: the one that has waited for the longest time, and others of which nothing is in
+    /// Takes the keys that the next read is for: the one that has waited for the longest time, and others of which nothing is in
     /// front of it. Returns also from where on, and how many messages they have room for. `start` says where a read begins.
     pub(super) fn take_keys(&mut self, start: impl Fn(i64) -> i64) -> Option<(Vec<Key>, i64, usize)> {
         let (mut keys, mut others, mut from, mut capacity) = (Vec::new(), VecDeque::new(), i64::MIN, 0);

@@ -214,7 +214,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         }
     }
 
-    /// Fetches back a read that has brought nothing that counts.
+    /// Takes back a read that has brought nothing that counts.
     fn undo(&mut self, filter: OutboxFilter, from: i64) {
         match filter {
             OutboxFilter::Ids(ids) => self.queue.wake(ids),

@@ -24,7 +24,7 @@ pub(super) struct Staged {
 const SOURCE: &str = "local";
 
 impl<S: Store> Pipeline<S> {
-    /// Fetches the messages that a handler has staged, which has returned `Ok`, and adds them to those of its transaction.
+    /// Takes the messages that a handler has staged, which has returned `Ok`, and adds them to those of its transaction.
     /// The incoming message counts only for handlers of one message: a batch handler would stage others if it ran with other
     /// messages.
     ///

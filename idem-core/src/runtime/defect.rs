@@ -43,7 +43,7 @@ impl Defect {
         self.seen.cancelled().await;
     }
 
-    /// Fetches the error with which the worker ends, if there is one.
+    /// Takes the error with which the worker ends, if there is one.
     pub(crate) fn error(&self) -> Option<Error> {
         self.first.lock().take()
     }

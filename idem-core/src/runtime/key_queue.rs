@@ -94,7 +94,7 @@ impl Drop for KeyTicket {
 pub(crate) struct KeyTickets(SmallVec<[KeyTicket; 1]>);
 
 impl KeyTickets {
-    /// Fetches a place in the queue of each of these keys, in their order, up to the first place that has to wait. Places
+    /// Takes a place in the queue of each of these keys, in their order, up to the first place that has to wait. Places
     /// that are held already are kept; those of other keys are given up. Returns whether each place has its turn.
     pub(crate) fn take<K: Hash + Copy>(&mut self, queue: &KeyQueue, keys: impl IntoIterator<Item = K>) -> bool {
         let mut held = std::mem::take(&mut self.0);

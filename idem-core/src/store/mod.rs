@@ -98,7 +98,7 @@ impl<S: Transactions + InboxRows + OutboxRows + Consumers> Store for S {}
 /// # #[cfg(feature = "postgres")] mod example {
 /// # use idem_core::{Handler, HasConnection, Source, Worker};
 /// # use sqlx::PgConnection;
-/// /// Fetches `Postgres`, and a store of a test that wraps it.
+/// /// Takes `Postgres`, and a store of a test that wraps it.
 /// fn billing<S, H>(store: S, orders: impl Source)
 /// where
 ///     S: HasConnection<PgConnection>,

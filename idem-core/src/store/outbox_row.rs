@@ -55,13 +55,13 @@ pub struct OutboxRow {
 // Exhaustive: a store that ignored a new kind would be wrong, so it must not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseRequest {
-    /// Fetches it for so long from now on if it is free, or renews it if it is held under the token, even if it has ended. It is
+    /// Takes it for so long from now on if it is free, or renews it if it is held under the token, even if it has ended. It is
     /// free if nobody has it, if it has ended, or if it ends later than after the length with which it was taken: then the
     /// clock was set back since.
     Hold(Duration),
     /// Releases it, if it is held under the token.
     Release,
-    /// Fetches nothing, and records that a relay of the outbox runs.
+    /// Takes nothing, and records that a relay of the outbox runs.
     Show,
 }
 

@@ -1,4 +1,4 @@
-//! Fetches messages over without processing them: what has failed, what is dead, and what is stored before it runs.
+//! Takes messages over without processing them: what has failed, what is dead, and what is stored before it runs.
 //!
 //! | file | contents |
 //! |---|---|

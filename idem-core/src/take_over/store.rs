@@ -10,7 +10,7 @@ use crate::{Outcome, Reason, Store, telemetry};
 use super::{Classified, Entry, Shared, Written};
 
 impl<S: Store> Pipeline<S> {
-    /// Fetches a delivery over for its handler: after that the delivery may be acked, and its row runs, and is retried, by itself. On
+    /// Takes a delivery over for its handler: after that the delivery may be acked, and its row runs, and is retried, by itself. On
     /// any failure nothing is written, and the delivery waits.
     ///
     /// The failure of a copy or of a conflict is not recorded: then only the log has it.
@@ -23,7 +23,7 @@ impl<S: Store> Pipeline<S> {
         self.take_over_many(slice::from_ref(entry)).await.pop().unwrap_or(Ended::Lost)
     }
 
-    /// Fetches one delivery over for each of several handlers, in one transaction: then each row runs independently.
+    /// Takes one delivery over for each of several handlers, in one transaction: then each row runs independently.
     ///
     /// # Errors
     /// Nothing is written. `Lost`: the row that the entries replace is another process's now.
@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
         Ok(Shared { outcomes: entries.iter().zip(&taken).map(outcome).collect(), is_new })
     }
 
-    /// Fetches several deliveries over in one transaction, each for one handler, in claim order. Returns what became of each.
+    /// Takes several deliveries over in one transaction, each for one handler, in claim order. Returns what became of each.
     ///
     /// If a claim is held up, or the database refuses a message, they are halved until the message at fault is alone. In an
     /// outage, and once the worker drains, none that is left is tried. If there is no answer, one of them may be the message
@@ -70,7 +70,7 @@ impl<S: Store> Pipeline<S> {
         all
     }
 
-    /// Fetches messages over in one transaction. The error parks all of them. A delivery for which no handler can be called waits
+    /// Takes messages over in one transaction. The error parks all of them. A delivery for which no handler can be called waits
     /// while the kill switch holds such deliveries.
     async fn take_over_together(&self, entries: &[Entry<'_>]) -> Result<Vec<Written>, Ended> {
         let undeliverable = undeliverable(entries);

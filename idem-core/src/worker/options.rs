@@ -226,7 +226,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self.set(|settings| settings.prefetch = Some(deliveries))
     }
 
-    /// Fetches deliveries in batches of at most this size; 1 by default, which disables batches. Deliveries that are
+    /// Takes deliveries in batches of at most this size; 1 by default, which disables batches. Deliveries that are
     /// available are processed together, in one transaction with one commit, and each is settled by its own outcome.
     /// [`concurrency`](Self::concurrency) is then the number of batches at once. The [`prefetch`](Self::prefetch) is
     /// twice what these batches hold, so that the next batch is available when one ends.

@@ -110,7 +110,7 @@ impl<A> Arrivals<A> {
     }
 }
 
-/// Fetches deliveries until the source fails. Fetches none while the database is unavailable, consumption is paused, or the
+/// Takes deliveries until the source fails. Takes none while the database is unavailable, consumption is paused, or the
 /// outbox is full.
 async fn forward<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,

@@ -128,7 +128,7 @@ async fn a_copy_that_another_process_took_over_after_the_rollback_is_not_taken_f
     assert!(matches!(world.store.commit(txn).await, CommitResult::RolledBack));
 }
 
-/// Fetches the connection's thread much longer than this task takes to send what follows, up to idem's COMMIT.
+/// Takes the connection's thread much longer than this task takes to send what follows, up to idem's COMMIT.
 const LENGTHY: &str =
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT count(*) FROM n";
 

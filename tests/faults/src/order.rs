@@ -29,7 +29,7 @@ impl Order {
 pub enum Act {
     /// Nothing more.
     Write,
-    /// Fetches this many milliseconds, then runs a query.
+    /// Takes this many milliseconds, then runs a query.
     Take(u64),
     /// Waits until the stage opens.
     Hold,

@@ -14,7 +14,7 @@ use super::orders::Order;
 use super::paying::{Pay, Paying, Pays};
 use super::settings::Settings;
 
-/// Fetches the orders that are paid for as well.
+/// Takes the orders that are paid for as well.
 struct Ships<W>(PhantomData<fn() -> W>);
 
 impl<W: World> Handler for Ships<W> {

@@ -15,7 +15,7 @@ use super::orders::Order;
 use super::running::Running;
 use super::settings::Settings;
 
-/// Fetches events of the type `order.paid`, or with `SENT` those of `order.sent`, keyed by their CloudEvent identity.
+/// Takes events of the type `order.paid`, or with `SENT` those of `order.sent`, keyed by their CloudEvent identity.
 struct Events<W, const SENT: bool>(PhantomData<fn() -> W>);
 
 impl<W: World, const SENT: bool> Handler for Events<W, SENT> {

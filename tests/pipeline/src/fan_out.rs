@@ -30,7 +30,7 @@ struct Mail {
     mail: String,
 }
 
-/// Fetches the same events as [`Orders`]; it has its own runs and effects, named `mail ID`.
+/// Takes the same events as [`Orders`]; it has its own runs and effects, named `mail ID`.
 struct Mails<W>(PhantomData<fn() -> W>);
 
 impl<W: World> Handler for Mails<W> {

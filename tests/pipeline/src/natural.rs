@@ -276,7 +276,7 @@ pub async fn a_natural_message_in_an_order_has_a_claim<W: World>(world: W) {
     assert_eq!((line.desk.runs("a"), line.world.number(&claims).await), (1, 1));
 }
 
-/// Fetches the events of [`NaturalOrders`] as well, or, if it is `ALONE`, those that no other handler takes.
+/// Takes the events of [`NaturalOrders`] as well, or, if it is `ALONE`, those that no other handler takes.
 struct Audits<W, const ALONE: bool>(PhantomData<fn() -> W>);
 
 impl<W: World, const ALONE: bool> Handler for Audits<W, ALONE> {

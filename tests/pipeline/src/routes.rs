@@ -102,7 +102,7 @@ const PATTERNS: [Option<&str>; 7] = [
     None,
 ];
 
-/// Fetches the subjects that match its pattern, and writes its number with the id.
+/// Takes the subjects that match its pattern, and writes its number with the id.
 pub(super) struct Routed<W, const N: usize>(PhantomData<fn() -> W>);
 
 impl<W: World, const N: usize> Handler for Routed<W, N> {

@@ -155,7 +155,7 @@ fn partitions_take_turns() {
     assert_eq!(turns, [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]);
 }
 
-/// Fetches all deliveries that can be taken while none is settled.
+/// Takes all deliveries that can be taken while none is settled.
 fn takes(assigned: &mut Assigned) -> usize {
     std::iter::from_fn(|| assigned.take()).count()
 }

@@ -32,7 +32,7 @@ async fn opened(mut topic: Topic) -> Topic {
     topic
 }
 
-/// Fetches this many deliveries, acks them, and returns the topic and the payload of each.
+/// Takes this many deliveries, acks them, and returns the topic and the payload of each.
 async fn take(topic: &mut Topic, count: usize) -> BTreeSet<(String, String)> {
     let mut seen = BTreeSet::new();
     for _ in 0..count {

@@ -9,7 +9,7 @@ use idem_rabbitmq::{Queue, RabbitMq, RabbitMqAcker};
 use lapin::ExchangeKind;
 use lapin::types::AMQPValue;
 
-/// Fetches deliveries until lapin closes the connection at a message that it cannot parse. Waits until `all` messages are
+/// Takes deliveries until lapin closes the connection at a message that it cannot parse. Waits until `all` messages are
 /// ready again, and then resubscribes. A consumer that subscribes earlier receives later messages first.
 async fn at_the_message(world: &World, queue: &mut Queue, options: SubscribeOptions, all: u32) {
     let error = loop {

@@ -49,7 +49,7 @@ pub(super) struct SessionState {
 }
 
 impl SessionState {
-    /// Fetches the values of [`MEANING`] in this order.
+    /// Takes the values of [`MEANING`] in this order.
     pub(super) fn new(user: String, role: &str, read_only: bool, values: Vec<String>) -> Self {
         let named: Vec<_> = MEANING.into_iter().zip(values).collect();
         let mut same =

@@ -30,7 +30,7 @@ WHERE outbox_id = ?1 AND id BETWEEN ?2 AND ?3 AND id NOT IN (SELECT value FROM j
 /// A read, behind its condition.
 pub(super) const IN_ORDER: &str = " ORDER BY id LIMIT ?5";
 
-/// Fetches the place of `{ours}`: the row that is named, since its id may have been given again, while the lease is held under the
+/// Takes the place of `{ours}`: the row that is named, since its id may have been given again, while the lease is held under the
 /// token.
 pub(super) const OURS: &str = r#"outbox_id = ?1 AND id = ?3 AND message_id = ?4
     AND EXISTS (SELECT 1 FROM "idem_outboxes" WHERE id = ?1 AND locked_by = ?2)"#;

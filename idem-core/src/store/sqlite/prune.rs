@@ -19,7 +19,7 @@ const TURN: Duration = Duration::from_secs(60);
 /// The longest pause between two transactions.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Fetches the turn for ?1 milliseconds, unless another pruner has it. Returns the last claim that was walked, how many claims there
+/// Takes the turn for ?1 milliseconds, unless another pruner has it. Returns the last claim that was walked, how many claims there
 /// are, the clock, and the shortest retention, if any claims are pruned. A turn that ends later was taken by a clock that was ahead.
 pub(super) const ENTER: &str = r#"
 UPDATE "idem_pruner" SET locked_until = {now} + ?1 WHERE locked_until NOT BETWEEN {now} AND {now} + ?1

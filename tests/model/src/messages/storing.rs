@@ -10,7 +10,7 @@ use super::slot::Slot;
 use super::state::{State, Steps};
 use super::task::Stage;
 
-/// Fetches the message over as an inbox row: the claim first, undated, then the row, in one commit.
+/// Takes the message over as an inbox row: the claim first, undated, then the row, in one commit.
 pub(super) fn store(steps: &mut Steps<'_>, slot: Slot, message: u8, attempts: u8) {
     let (scenario, state) = (steps.world, steps.state);
     let key = scenario.key(message);

@@ -6,7 +6,7 @@ use proptest::sample::Index;
 
 use super::*;
 
-/// Fetches the next delivery, and returns whether it is marked.
+/// Takes the next delivery, and returns whether it is marked.
 fn take_marked(assigned: &mut Assigned) -> (Receipt, bool) {
     let (receipt, delivery) = assigned.take().unwrap();
     (receipt, delivery.redelivered())
