@@ -33,7 +33,7 @@ async fn staged<const N: usize>(texts: [&'static str; N], ago: i64) -> (TempDir,
 }
 
 #[tokio::test]
-async fn a_relay_counts_what_is_published_refused_given_up_and_dead() {
+async fn a_relay_counts_what_is_published_rejected_given_up_and_dead() {
     let recorder = DebuggingRecorder::new();
     let snapshots = recorder.snapshotter();
     let _metrics = metrics::set_default_local_recorder(&recorder);
@@ -54,7 +54,7 @@ async fn a_relay_counts_what_is_published_refused_given_up_and_dead() {
     timeout(Duration::from_secs(30), relay).await.expect("messages wait").unwrap();
     let all = measured(&snapshots);
     let of = |name: &str| all.get(&format!("idem_outbox_{name} outbox=shop")).copied();
-    let counted = ["published_total", "refused_total", "given_up_total", "lag_seconds", "active"].map(of);
+    let counted = ["published_total", "rejected_total", "given_up_total", "lag_seconds", "active"].map(of);
     assert_eq!(counted, [2.0, 1.0, 1.0, 2.0, 1.0].map(Some));
     // A relay counts at its start.
     let counted = async {

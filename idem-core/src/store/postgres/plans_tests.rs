@@ -114,7 +114,7 @@ async fn a_fetch_reads_no_more_with_a_million_due_and_a_million_later_rows() {
         ("orphan", inbox_sql::fetch(RowKind::Orphan), FETCH, ten, "orphan"),
         ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)", "orphan"),
         ("dead_letter_crashed", inbox_sql::dead_letter_crashed(), "(int[], float8)", "('{1,2}', 30)", "orphan"),
-        ("by token", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())", "orphan"),
+        ("by_token", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())", "orphan"),
         ("called", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())", "calls"),
         ("calls", inbox_sql::fetch(RowKind::Calling), FETCH, ten, "calls"),
     ];
