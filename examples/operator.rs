@@ -31,15 +31,15 @@ async fn main() -> Result<(), BoxError> {
     match (command.as_str(), rest) {
         ("list", filters) => list(&inbox, &filter(filters)?).await?,
         ("show", [id]) => show(&inbox.get(id.parse()?).await?.ok_or("there is no such row")?),
-        ("replay", [id]) => println!("{}", told(inbox.replay(id.parse()?).await?)),
-        ("replay-by-force", [id]) => println!("{}", told(inbox.replay_by_force(id.parse()?).await?)),
-        ("replay-as", [id, key]) => println!("{}", told(inbox.replay_as(id.parse()?, &Key::of(key)?).await?)),
+        ("replay", [id]) => println!("{}", shown(inbox.replay(id.parse()?).await?)),
+        ("replay-by-force", [id]) => println!("{}", shown(inbox.replay_by_force(id.parse()?).await?)),
+        ("replay-as", [id, key]) => println!("{}", shown(inbox.replay_as(id.parse()?, &Key::of(key)?).await?)),
         ("replay-all", filters) => println!("{:?}", inbox.replay_all(&filter(filters)?).await?),
         ("discard", [id]) => {
             println!("{}", if inbox.discard(id.parse()?).await? { "deleted" } else { "none, or one to resolve" })
         }
-        ("resolve", [id, key, told]) => {
-            let resolution = match told.as_str() {
+        ("resolve", [id, key, shown]) => {
+            let resolution = match shown.as_str() {
                 "call-again" => Resolution::CallAgain,
                 "discard" => Resolution::Discard,
                 json => Resolution::Answer(CallAnswer::new(json.to_owned())),
@@ -51,7 +51,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-fn told(replayed: Replayed) -> &'static str {
+fn shown(replayed: Replayed) -> &'static str {
     match replayed {
         Replayed::Due => "it is due now",
         Replayed::NeedsForce => "not replayed: its effects may be there; check, then replay-by-force or discard it",

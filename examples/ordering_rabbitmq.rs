@@ -1,4 +1,4 @@
-//! Order per key on RabbitMQ: the steps of one order run one after another, and other orders run beside them.
+//! Order per key on RabbitMQ: the steps of one order run one after another, and other orders run concurrently with them.
 //!
 //! The key chooses one of four queues with a single active consumer. Of several such processes, the one that subscribed first
 //! gets all messages, and the next one goes on when it ends. To share the queues (RabbitMQ 4.0 or later), each process gives

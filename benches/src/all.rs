@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 
-use crate::case::{Case, Side, Size};
-use crate::machine::{Machine, load};
+use crate::framework;
+use crate::machine::{describe, load};
 use crate::options::Options;
 use crate::outcome::Outcome;
+use crate::plan::{Case, Side, Size};
 use crate::samples::Samples;
 use crate::servers::{Servers, build_peer};
 use crate::sides::Sides;
-use crate::tables::run;
-use crate::{framework, prune};
+use crate::tables::{measure_prune, run};
 
 /// Measures what the options ask for.
 pub(crate) async fn measure(servers: &Servers, options: &Options) -> Result<Outcome> {
@@ -33,14 +33,14 @@ pub(crate) async fn measure(servers: &Servers, options: &Options) -> Result<Outc
         }
     }
     let mut sides = Sides::new(servers, options, sizes(&cases, options), peer).await?;
-    let machine = Machine::look(&mut sides.conn).await?;
+    let machine = describe(&mut sides.conn).await?;
     let samples = rounds(&mut sides, cases, options, &mut missing).await?;
     let mut bytes = Vec::new();
     for table in &sides.tables {
         bytes.extend(table.bytes(&mut sides.conn).await?);
     }
     let prune = match options.wants("prune") {
-        true => Some(prune::measure(&servers.database, &mut sides, options).await?),
+        true => Some(measure_prune(&servers.database, &mut sides, options).await?),
         false => None,
     };
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -13,6 +13,7 @@ use crate::samples::{median, range};
 use crate::worker;
 
 const ROUNDS: usize = 5;
+const MESSAGES: usize = 10_000;
 
 /// How many calls are made at once, and how long each takes: no worker makes more of them per second than these allow.
 const AT_ONCE: usize = 100;
@@ -46,14 +47,14 @@ async fn order_called(event: OrderPaid, tx: &mut PgConnection) -> Result<(), sql
 }
 
 /// Measures and prints the result, and returns 0 if the target is reached, else 1.
-pub(crate) async fn measure(url: &str, messages: usize) -> Result<u8> {
+pub(crate) async fn measure(url: &str) -> Result<u8> {
     let mut conn = PgConnection::connect(url).await?;
     message::tables(&mut conn).await?;
     let store = Postgres::options(url).schema(SCHEMA).connections(CONNECTIONS).connect().await?;
     let mut rates = Vec::new();
     // The first round warms up.
     for _ in 0..=ROUNDS {
-        rates.push(run(&store, messages).await?);
+        rates.push(run(&store).await?);
     }
     let rates = rates.split_off(1);
     let (rate, possible) = (median(rates.clone()), AT_ONCE as f64 / LATENCY.as_secs_f64());
@@ -68,8 +69,8 @@ pub(crate) async fn measure(url: &str, messages: usize) -> Result<u8> {
 
 /// Stores, calls for and completes the messages; returns how many per second, from the first call to the last completion. Calls
 /// may run ahead of completions, and none is left out.
-async fn run(store: &Postgres, messages: usize) -> Result<f64> {
-    let queue = Queue::new(message::fresh(messages)?);
+async fn run(store: &Postgres) -> Result<f64> {
+    let queue = Queue::new(message::fresh(MESSAGES)?);
     let source = Deliveries::uncounted(&queue);
     let worker = Worker::new("bench", store.clone(), source).handler::<order_called>().concurrency(AT_ONCE);
     let worker = worker.inbox().inbox_concurrency(16).call_concurrency(AT_ONCE);
@@ -77,5 +78,5 @@ async fn run(store: &Postgres, messages: usize) -> Result<f64> {
     worker::drive(worker::counted(worker, &queue), &queue).await?;
     let (began, ended) = (*first(), queue.emptied_at());
     let (began, ended) = began.zip(ended).context("no call has begun")?;
-    Ok(messages as f64 / (ended - began).as_secs_f64())
+    Ok(MESSAGES as f64 / (ended - began).as_secs_f64())
 }

@@ -1,12 +1,23 @@
-//! A worker as a user configures it, with a store that responds immediately and messages from memory.
+//! A worker as a user configures it, with a store that responds immediately and holds no data, and messages from memory.
+
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use bytes::Bytes;
-use idem::Delivery;
+use idem::adapter::StagedMessage;
 use idem::codec::{Codec, DecodeError};
 use idem::prelude::*;
+use idem::store::{
+    ClaimState, Claimed, CommitResult, Consumers, DeadOutgoing, DueRows, ErrorClass, ExistingClaim, FetchFor,
+    FetchLimit, FetchedRows, Filter, HandlerId, HandlerMark, HasConnection, Identity, InboxRows, KnownHandler,
+    LeaseAnswer, LeaseRequest, LeftCalls, LocalMessage, LookBack, NewRow, OutboxFound, OutboxId, OutboxRead,
+    OutboxRows, OutboxStats, Page, PublishFailure, Replay, Replayed, Resolution, Row, RowRef, RowResult, Stats,
+    StoreError, StoreFacts, Transactions, TxnHandle, TxnOutcome, TxnState, UnreadOutbox,
+};
+use idem::{Delivery, Error};
+use uuid::Uuid;
 
-use crate::nothing::{Nothing, Nowhere};
 use crate::queue::{Deliveries, Queue};
 
 /// Returns a queue of this many messages of 97 bytes, of which the first eight are the number. They are allocated in advance,
@@ -41,5 +52,209 @@ impl Codec<Counted> for Number {
     fn decode(&self, delivery: &Delivery) -> Result<Counted, DecodeError> {
         let number = delivery.data().first_chunk().map(|bytes| u64::from_be_bytes(*bytes)).ok_or("too short")?;
         Ok(Counted { number })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Nothing;
+
+/// The connection of its transactions.
+pub(crate) struct Nowhere;
+
+impl HasConnection<Nowhere> for Nothing {
+    fn connection(txn: &mut Nowhere) -> &mut Nowhere {
+        txn
+    }
+}
+
+type Answer<T> = Result<T, StoreError>;
+
+static FACTS: LazyLock<StoreFacts> =
+    LazyLock::new(|| StoreFacts::new("nothing".to_owned(), usize::MAX, Default::default(), ""));
+
+const NEW: Claimed = Claimed::New { pruned_through: None };
+
+impl Transactions for Nothing {
+    type Txn = Nowhere;
+
+    fn facts(&self) -> &StoreFacts {
+        &FACTS
+    }
+
+    async fn ping(&self) -> Answer<()> {
+        Ok(())
+    }
+
+    async fn begin(&self, _: Duration) -> Answer<Nowhere> {
+        Ok(Nowhere)
+    }
+
+    async fn begin_first(&self, _: Duration, _: Option<&Identity>) -> Answer<(Nowhere, Claimed)> {
+        Ok((Nowhere, NEW))
+    }
+
+    async fn claim(&self, _: &mut Nowhere, identities: &[&Identity], _: ClaimState) -> Answer<Vec<Claimed>> {
+        Ok(vec![NEW; identities.len()])
+    }
+
+    async fn existing_claims(
+        &self,
+        _: &mut Nowhere,
+        identities: &[&Identity],
+        _: bool,
+    ) -> Answer<Vec<Option<ExistingClaim>>> {
+        Ok(vec![None; identities.len()])
+    }
+
+    async fn reopen(&self, _: &mut Nowhere, _: &Identity, _: &TxnHandle) -> Answer<bool> {
+        Ok(true)
+    }
+
+    async fn check_between(&self, _: &mut Nowhere) -> Answer<TxnState> {
+        Ok(TxnState::Unknown)
+    }
+
+    async fn commit(&self, _: Nowhere) -> CommitResult {
+        CommitResult::Done
+    }
+
+    fn classify_error(&self, _: Option<&mut Nowhere>, _: &(dyn std::error::Error + 'static)) -> ErrorClass {
+        ErrorClass::Ordinary
+    }
+
+    async fn rollback(&self, _: Nowhere) -> Answer<TxnOutcome> {
+        Ok(TxnOutcome::RolledBack)
+    }
+
+    fn txn_handle(&self, _: &Nowhere) -> Option<TxnHandle> {
+        None
+    }
+
+    async fn txn_outcome(&self, _: &TxnHandle) -> Answer<TxnOutcome> {
+        Ok(TxnOutcome::RolledBack)
+    }
+}
+
+impl InboxRows for Nothing {
+    async fn insert(&self, _: &mut Nowhere, rows: &[NewRow<'_>]) -> Answer<Vec<i64>> {
+        Ok(vec![0; rows.len()])
+    }
+
+    async fn start(&self, _: &mut Nowhere, rows: &[&Row], _: ClaimState) -> Answer<Vec<bool>> {
+        Ok(vec![false; rows.len()])
+    }
+
+    async fn poll_due(&self, _: &[HandlerId], _: Duration, _: LookBack) -> Answer<DueRows> {
+        Ok(DueRows::default())
+    }
+
+    async fn fetch(&self, _: &[FetchFor], _: FetchLimit, _: Uuid) -> Answer<FetchedRows> {
+        Ok(FetchedRows { rows: Vec::new(), since: Instant::now() })
+    }
+
+    async fn extend(&self, _: Uuid, _: &[i64], _: Duration) -> Answer<()> {
+        Ok(())
+    }
+
+    async fn rows_by_token(&self, _: Uuid) -> Answer<Vec<Row>> {
+        Ok(Vec::new())
+    }
+
+    async fn record_result(&self, _: &Row, _: &RowResult) -> Answer<bool> {
+        Ok(false)
+    }
+
+    async fn is_scheduled(&self, _: &Identity) -> Answer<bool> {
+        Ok(false)
+    }
+
+    async fn dead_letter_crashed(&self, _: &[HandlerId], _: Duration) -> Answer<Vec<Row>> {
+        Ok(Vec::new())
+    }
+
+    async fn date_call(&self, _: &Row, _: Duration) -> Answer<Option<Instant>> {
+        Ok(None)
+    }
+
+    async fn release_calls(&self, _: &[HandlerId]) -> Answer<LeftCalls> {
+        Ok(LeftCalls::default())
+    }
+}
+
+impl OutboxRows for Nothing {
+    async fn register_outbox(&self, _: &str) -> Result<OutboxId, Error> {
+        Ok(OutboxId { number: 0, namespace: Uuid::nil() })
+    }
+
+    fn stage(&self, _: &mut Nowhere, _: OutboxId, _: Vec<StagedMessage>, _: Vec<LocalMessage>) {}
+
+    async fn lease_outbox(&self, _: OutboxId, _: Uuid, _: LeaseRequest) -> Answer<LeaseAnswer> {
+        Ok(LeaseAnswer::Unknown)
+    }
+
+    async fn read_outbox(&self, _: OutboxId, _: &OutboxRead) -> Answer<OutboxFound> {
+        Ok(OutboxFound::default())
+    }
+
+    async fn delete_published(&self, _: OutboxId, _: Uuid, _: &[RowRef]) -> Answer<u64> {
+        Ok(0)
+    }
+
+    async fn record_failures(&self, _: OutboxId, _: Uuid, _: &[PublishFailure]) -> Answer<()> {
+        Ok(())
+    }
+
+    async fn outbox_stats(&self, _: OutboxId, _: u64) -> Answer<OutboxStats> {
+        Ok(OutboxStats::default())
+    }
+
+    async fn unread_outboxes(&self, _: Duration, _: u64) -> Answer<Vec<UnreadOutbox>> {
+        Ok(Vec::new())
+    }
+
+    async fn dead_outgoing(&self, _: OutboxId, _: Page) -> Answer<Vec<DeadOutgoing>> {
+        Ok(Vec::new())
+    }
+
+    async fn remove_dead_outgoing(&self, _: OutboxId, _: i64, _: bool) -> Answer<bool> {
+        Ok(false)
+    }
+}
+
+impl Consumers for Nothing {
+    async fn register(&self, _: &str, names: &[&str]) -> Answer<Vec<HandlerId>> {
+        Ok((1..).map(HandlerId).take(names.len()).collect())
+    }
+
+    async fn rename(&self, _: &str, _: &str, _: &str) -> Answer<bool> {
+        Ok(true)
+    }
+
+    async fn mark(&self, _: &[HandlerId], _: HandlerMark) -> Answer<bool> {
+        Ok(true)
+    }
+
+    async fn handlers(&self, _: Option<&str>) -> Answer<Vec<KnownHandler>> {
+        Ok(Vec::new())
+    }
+
+    async fn stats(&self, _: &[HandlerId]) -> Answer<Stats> {
+        Ok(Stats::default())
+    }
+
+    async fn list(&self, _: &str, _: &Filter, _: Page) -> Answer<Vec<Row>> {
+        Ok(Vec::new())
+    }
+
+    async fn replay(&self, _: &str, _: i64, _: Replay<'_>) -> Answer<Replayed> {
+        Ok(Replayed::NotFound)
+    }
+
+    async fn resolve(&self, _: &str, _: i64, _: Option<Uuid>, _: &Resolution) -> Answer<bool> {
+        Ok(false)
+    }
+
+    async fn prune(&self) -> Answer<u64> {
+        Ok(0)
     }
 }

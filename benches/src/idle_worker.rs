@@ -8,10 +8,10 @@ use idem_brokers::Broker as Client;
 use sqlx::{Connection, PgConnection};
 use tokio::time::sleep;
 
-use crate::case::on_broker;
-use crate::machine::{Machine, cpu, load};
+use crate::machine::{cpu, describe, load};
 use crate::message::{self, SCHEMA, order_paid};
 use crate::options::Idle;
+use crate::plan::on_broker;
 use crate::queue::{Deliveries, Queue};
 use crate::servers::Servers;
 
@@ -21,7 +21,7 @@ const TRANSACTIONS: f64 = 2.0;
 const PROCESSOR: f64 = 0.1;
 
 /// How long after its start a worker is measured: by then it has connected and prepared its statements, and sessions have
-/// reported that, which they put off by up to ten seconds (`PGSTAT_IDLE_INTERVAL`).
+/// reported that, which they delay by up to ten seconds (`PGSTAT_IDLE_INTERVAL`).
 const SETTLE: Duration = Duration::from_secs(15);
 
 /// The name of the queue, stream or topic.
@@ -33,7 +33,7 @@ pub(crate) async fn measure(servers: &Servers, options: &Idle) -> Result<u8> {
     let url = &servers.database;
     let mut conn = PgConnection::connect(url).await?;
     message::tables(&mut conn).await?;
-    println!("command     cargo xtask bench idle (release build)\n{}", Machine::look(&mut conn).await?);
+    println!("command     cargo xtask bench idle (release build)\n{}", describe(&mut conn).await?);
     println!(
         "\nA worker with `.inbox()` on PostgreSQL and no message, {} s each. Transactions are those of the database\n\
          (pg_stat_database), the few of autovacuum included; the processor time is that of this process (getrusage).\n",

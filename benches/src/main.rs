@@ -3,38 +3,31 @@
 //! | file | contents |
 //! |---|---|
 //! | `options`, `servers` | the command line; the servers, and the other library |
-//! | `all`, `plan` | the rounds of all sides; the cases and thresholds |
-//! | `case`, `sides` | one case; all sides, ready to run |
-//! | `autocommit` | A: no dedup |
-//! | `by_hand` | B, the baseline: a loop written with sqlx |
-//! | `worker`, `sqlite`, `steady` | C, D and E: idem on PostgreSQL, on SQLite, from each broker |
-//! | `peers` | another library, a separate program |
-//! | `framework`, `idle`, `nothing` | idem alone; `bin/allocations` counts its allocations |
+//! | `all`, `plan` | the rounds of all sides; one case, all cases and thresholds |
+//! | `sides` | all sides, ready to run |
+//! | `hand_written` | A: no dedup; B, the baseline: a loop written with sqlx |
+//! | `worker`, `sqlite` | C, D and E: idem on PostgreSQL, also from each broker; on SQLite |
+//! | `framework`, `idle` | idem alone, with a store that does nothing; `bin/allocations` counts its allocations |
 //! | `calls` | external calls at once, with few connections |
 //! | `relay` | the relay of an outbox, compared to loops that publish |
 //! | `idle_worker` | a worker that has nothing to do |
 //! | `soak` | a worker at half of its load for an hour: what grows |
-//! | `tables`, `prune` | millions of claims: the bytes of each, and the cost of pruning |
+//! | `tables` | millions of claims: the bytes of each, and the cost of pruning |
 //! | `queue`, `message` | the broker of all sides, a queue in memory; the messages and the tables |
 //! | `machine`, `samples` | the machine of the measurement; medians and ratios |
-//! | `outcome`, `table` | the results; as a table |
+//! | `outcome` | the results, as a table |
 
 mod all;
-mod autocommit;
-mod by_hand;
 mod calls;
-mod case;
 mod framework;
+mod hand_written;
 mod idle;
 mod idle_worker;
 mod machine;
 mod message;
-mod nothing;
 mod options;
 mod outcome;
-mod peers;
 mod plan;
-mod prune;
 mod queue;
 mod relay;
 mod samples;
@@ -42,8 +35,6 @@ mod servers;
 mod sides;
 mod soak;
 mod sqlite;
-mod steady;
-mod table;
 mod tables;
 mod worker;
 
@@ -65,7 +56,7 @@ fn main() -> Result<ExitCode> {
             print!("{outcome}");
             outcome.verdict()
         }
-        Some(What::Calls { messages }) => runtime.block_on(calls::measure(&Servers::start(&[])?.database, messages))?,
+        Some(What::Calls) => runtime.block_on(calls::measure(&Servers::start(&[])?.database))?,
         Some(What::Framework) => {
             let framework = runtime.block_on(framework::measure(200_000))?;
             println!("{framework}");

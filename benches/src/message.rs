@@ -25,7 +25,7 @@ pub(crate) const EFFECTS: &str = "INSERT INTO idem_bench.effects (side, order_id
 
 /// The `side` column of each side's effects.
 pub(crate) const IDEM: i32 = 1;
-pub(crate) const BY_HAND: i32 = 2;
+pub(crate) const HAND_WRITTEN: i32 = 2;
 pub(crate) const AUTOCOMMIT: i32 = 5;
 
 #[idempotent(key = "event_id", name = "order_paid")]
@@ -83,7 +83,7 @@ pub(crate) const SCHEMA: &str = "idem_bench_worker";
 
 /// Recreates the tables. The claims and the outbox of the baseline are in tables like
 /// idem's, because the same guarantees need the same data: the fingerprint to detect a conflict, the date to prune. The
-/// claims have an index on the date, by which a loop by hand finds what to prune. idem has none: it walks through the table.
+/// claims have an index on the date, by which a hand-written loop finds what to prune. idem has none: it walks through the table.
 pub(crate) async fn tables(conn: &mut PgConnection) -> Result<()> {
     let claims = |name: &str| {
         format!(
@@ -96,14 +96,14 @@ pub(crate) async fn tables(conn: &mut PgConnection) -> Result<()> {
     let text = format!(
         "DROP SCHEMA IF EXISTS idem_bench, {SCHEMA} CASCADE; CREATE SCHEMA idem_bench;
          CREATE TABLE idem_bench.effects (side int NOT NULL, order_id bigint NOT NULL, amount bigint NOT NULL);
-         CREATE TABLE idem_bench.by_hand_outbox (outbox_id int NOT NULL,
+         CREATE TABLE idem_bench.hand_written_outbox (outbox_id int NOT NULL,
              id bigint GENERATED ALWAYS AS IDENTITY, message_id uuid NOT NULL,
              created_at timestamptz NOT NULL DEFAULT now(), due_at timestamptz, attempts int NOT NULL DEFAULT 0,
              destination bytea NOT NULL, key bytea NOT NULL DEFAULT '' CHECK (octet_length(key) <= 255),
              envelope bytea NOT NULL, payload bytea NOT NULL, error bytea NOT NULL DEFAULT '',
              PRIMARY KEY (outbox_id, id));
          {} {}",
-        claims("by_hand"),
+        claims("hand_written"),
         claims("again"),
     );
     sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await?;

@@ -2,8 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::case::{Broker, Case, Side};
-use crate::plan;
+use crate::plan::{self, Broker, Case};
 
 /// Measure idem and everything it is compared to, in turns, and print a table.
 ///
@@ -21,11 +20,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 pub(crate) enum What {
     /// External calls: 100 of 50 ms at once, with 20 connections.
-    Calls {
-        /// Messages of each round.
-        #[arg(long, default_value_t = 10_000)]
-        messages: usize,
-    },
+    Calls,
     /// The framework alone, with a store and a source that do nothing: time and allocations.
     Framework,
     /// The relay of an outbox on each broker, compared to loops that publish: messages per second, also with one key and
@@ -49,9 +44,6 @@ pub(crate) struct Relayed {
     /// Messages of each run as fast as possible.
     #[arg(long, default_value_t = 200_000)]
     pub(crate) messages: usize,
-    /// Messages per second of each run at a fixed rate.
-    #[arg(long, default_value_t = 1000.0)]
-    pub(crate) rate: f64,
     /// Seconds of each run at a fixed rate.
     #[arg(long, default_value_t = 10.0)]
     pub(crate) seconds: f64,
@@ -97,9 +89,6 @@ pub(crate) struct Options {
     /// Only the sides whose names contain this; can be given several times. Tables that they do not use are not filled.
     #[arg(long)]
     pub(crate) only: Vec<String>,
-    /// Without backbone-outbox, which takes minutes to build.
-    #[arg(long)]
-    pub(crate) no_peer: bool,
     /// Without RabbitMQ, NATS and Kafka.
     #[arg(long)]
     pub(crate) no_brokers: bool,
@@ -114,8 +103,7 @@ impl Options {
     /// Returns the cases that are to be measured.
     pub(crate) fn cases(&self) -> Vec<Case> {
         let mut cases = plan::cases();
-        cases.retain(|case| self.wants(&case.label()) && !(self.no_peer && case.side == Side::Peer));
-        cases.retain(|case| case.broker().is_none() || !self.no_brokers);
+        cases.retain(|case| self.wants(&case.label()) && !(self.no_brokers && case.broker().is_some()));
         cases
     }
 

@@ -151,13 +151,13 @@ impl Queue {
 pub(crate) struct Deliveries {
     queue: Queue,
     name: Arc<str>,
-    room: Arc<Semaphore>,
+    capacity: Arc<Semaphore>,
     counts: bool,
 }
 
 impl Deliveries {
     pub(crate) fn of(queue: &Queue) -> Self {
-        Self { queue: queue.clone(), name: "orders".into(), room: Arc::new(Semaphore::new(0)), counts: true }
+        Self { queue: queue.clone(), name: "orders".into(), capacity: Arc::new(Semaphore::new(0)), counts: true }
     }
 
     /// Returns a source whose acks do not count, because messages are stored first.
@@ -178,16 +178,16 @@ impl Source for Deliveries {
     }
 
     async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
-        self.room.add_permits(options.max_unsettled.into());
+        self.capacity.add_permits(options.max_unsettled.into());
         Ok(())
     }
 
     async fn next(&mut self) -> Result<(Delivery, Ack), BoxError> {
         // An acker returns the permit.
-        self.room.acquire().await?.forget();
+        self.capacity.acquire().await?.forget();
         match self.queue.pop() {
             Some(payload) => {
-                let ack = Ack { queue: self.counts.then(|| self.queue.clone()), room: self.room.clone() };
+                let ack = Ack { queue: self.counts.then(|| self.queue.clone()), capacity: self.capacity.clone() };
                 Ok((Delivery::new(self.name.clone(), payload), ack))
             }
             None => std::future::pending().await,
@@ -202,12 +202,12 @@ impl Source for Deliveries {
 /// Acks one delivery.
 pub(crate) struct Ack {
     queue: Option<Queue>,
-    room: Arc<Semaphore>,
+    capacity: Arc<Semaphore>,
 }
 
 impl Acker for Ack {
     async fn ack(self) -> Result<Settled, BoxError> {
-        self.room.add_permits(1);
+        self.capacity.add_permits(1);
         if let Some(queue) = self.queue {
             queue.ack();
         }

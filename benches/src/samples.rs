@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::case::Case;
+use crate::plan::Case;
 
 /// One run of one case.
 #[derive(Debug, Clone, Copy)]
@@ -31,11 +31,6 @@ impl Samples {
 
     pub(crate) fn of(&self, case: &Case) -> &[Sample] {
         self.0.get(case).map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns the measured cases.
-    pub(crate) fn cases(&self) -> impl Iterator<Item = &Case> {
-        self.0.keys()
     }
 
     pub(crate) fn median(&self, case: &Case, of: impl Fn(&Sample) -> f64) -> Option<f64> {
@@ -80,7 +75,7 @@ pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Side;
+    use crate::plan::Side;
 
     #[test]
     fn a_percentile_is_one_of_the_values() {
@@ -97,12 +92,12 @@ mod tests {
 
     #[test]
     fn a_ratio_is_that_of_the_rounds_and_not_that_of_the_medians() {
-        let (one, other) = (Case::new(Side::Idem, 1), Case::new(Side::ByHand, 1));
+        let (one, other) = (Case::new(Side::Idem, 1), Case::new(Side::HandWritten, 1));
         let mut samples = Samples::default();
         // The machine was twice as fast in the second round, for both.
-        for (rate, by_hand) in [(100.0, 50.0), (200.0, 100.0), (400.0, 100.0)] {
+        for (rate, hand_written) in [(100.0, 50.0), (200.0, 100.0), (400.0, 100.0)] {
             samples.add(one, Sample { rate, client: 0.0, wal: 0.0 });
-            samples.add(other, Sample { rate: by_hand, client: 0.0, wal: 0.0 });
+            samples.add(other, Sample { rate: hand_written, client: 0.0, wal: 0.0 });
         }
         assert_eq!(samples.ratio(&one, &other), Some(2.0));
         assert_eq!(samples.ratio(&one, &Case::new(Side::Batch(100), 1)), None);

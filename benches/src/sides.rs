@@ -8,17 +8,16 @@ use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use sqlx::{Connection, PgConnection, PgPool};
 
-use crate::by_hand::{self, ByHand};
-use crate::case::{Case, Side, Size, Work, on_broker};
+use crate::hand_written::{self, HandWritten};
 use crate::machine::cpu;
 use crate::message::{self, Claims, SCHEMA};
 use crate::options::Options;
+use crate::plan::{Case, Side, Size, WARM_UP, Work, on_broker};
 use crate::samples::Sample;
-use crate::servers::Servers;
+use crate::servers::{Servers, run_peer};
 use crate::sqlite::Files;
 use crate::tables::{Table, log, run};
-use crate::worker::{Handler, How};
-use crate::{autocommit, peers, steady};
+use crate::worker::{Handler, How, steady};
 
 /// The maximum concurrency of any side.
 pub(crate) const LANES: usize = 16;
@@ -62,13 +61,13 @@ impl<'a> Sides<'a> {
         for size in sizes {
             tables.push(Table::new(&mut conn, url, size, options.rows).await?);
         }
-        let pool = by_hand::pool(url, LANES as u32).await?;
+        let pool = hand_written::pool(url, LANES as u32).await?;
         let twice = Table::of(&mut conn, url, "idem_bench_twice").await?;
         let seen = if options.cases().iter().any(|case| case.work == Work::Duplicates) { SEEN } else { 0 };
         let seen = message::fresh(seen)?;
         if !seen.is_empty() {
             idem(Work::Fresh, LANES).run(&twice.store, seen.clone()).await?;
-            ByHand::new(&pool, &again(), Work::Fresh).run(LANES, seen.clone()).await?;
+            HandWritten::new(&pool, &again(), Work::Fresh).run(LANES, seen.clone()).await?;
         }
         Ok(Self { servers, conn, pool, tables, peer, sqlite: Files::new()?, seen, twice })
     }
@@ -82,10 +81,10 @@ impl<'a> Sides<'a> {
         self.clean(case).await?;
         if let Side::Broker(broker, batch) = case.side {
             let (store, how) = (self.table(Size::Empty)?.store.clone(), How { batch, ..idem(case.work, case.lanes) });
-            let (messages, address) = ((message::fresh(messages)?, case.warm_up()), self.servers.address(broker)?);
+            let (messages, address) = ((message::fresh(messages)?, WARM_UP), self.servers.address(broker)?);
             let count = messages.0.len();
             let conn = &mut self.conn;
-            let sample = on_broker!(broker, B => steady::run::<B>(address, &store, how, messages, conn).await)?;
+            let sample = on_broker!(broker, B => steady::<B>(address, &store, how, messages, conn).await)?;
             self.verify(case, count).await?;
             return Ok(sample);
         }
@@ -108,8 +107,10 @@ impl<'a> Sides<'a> {
         let lanes = case.lanes;
         let idem = idem(work, lanes);
         match case.side {
-            Side::Autocommit => autocommit::run(&self.pool, lanes, messages).await,
-            Side::ByHand => ByHand::new(&self.pool, &self.by_hand(case)?, work).run(lanes, messages).await,
+            Side::Autocommit => hand_written::autocommit(&self.pool, lanes, messages).await,
+            Side::HandWritten => {
+                HandWritten::new(&self.pool, &self.hand_written(case)?, work).run(lanes, messages).await
+            }
             Side::Idem => idem.run(&self.store(case)?.store, messages).await,
             Side::Natural => How { handler: Handler::Natural, ..idem }.run(&self.store(case)?.store, messages).await,
             Side::Inbox => How { inbox: true, ..idem }.run(&self.store(case)?.store, messages).await,
@@ -119,10 +120,10 @@ impl<'a> Sides<'a> {
             }
             Side::Peer => {
                 let program = self.peer.as_ref().context("backbone-outbox was not built")?;
-                peers::run(program, &self.servers.database, lanes, count).await
+                run_peer(program, &self.servers.database, lanes, count).await
             }
             Side::Sqlite => self.sqlite.idem(lanes, messages).await,
-            Side::SqliteByHand => self.sqlite.by_hand(lanes, messages).await,
+            Side::SqliteHandWritten => self.sqlite.hand_written(lanes, messages).await,
             Side::Broker(..) => bail!("a side from a broker is measured behind its warm-up"),
         }
     }
@@ -135,10 +136,10 @@ impl<'a> Sides<'a> {
     }
 
     /// Returns the claims table of the loop: idem's own table, if the case uses a large table.
-    fn by_hand(&self, case: &Case) -> Result<Claims> {
+    fn hand_written(&self, case: &Case) -> Result<Claims> {
         Ok(match (case.work, case.size) {
             (Work::Duplicates, _) => again(),
-            (_, Size::Empty) => Claims { table: "idem_bench.by_hand".to_owned(), handler: 1 },
+            (_, Size::Empty) => Claims { table: "idem_bench.hand_written".to_owned(), handler: 1 },
             (_, size) => self.table(size)?.claims.clone(),
         })
     }
@@ -146,8 +147,8 @@ impl<'a> Sides<'a> {
     /// Removes the previous side's rows. Large tables keep the added rows, which are few.
     async fn clean(&mut self, case: &Case) -> Result<()> {
         let text = format!(
-            "TRUNCATE idem_bench.effects, idem_bench.by_hand, {SCHEMA}.processed_messages,
-                 idem_bench.by_hand_outbox, {SCHEMA}.outbox_messages"
+            "TRUNCATE idem_bench.effects, idem_bench.hand_written, {SCHEMA}.processed_messages,
+                 idem_bench.hand_written_outbox, {SCHEMA}.outbox_messages"
         );
         run(&mut self.conn, text).await?;
         if case.side == Side::Peer {
@@ -160,12 +161,12 @@ impl<'a> Sides<'a> {
     async fn verify(&mut self, case: &Case, messages: usize) -> Result<()> {
         let text = format!(
             "SELECT (SELECT count(*) FROM idem_bench.effects),
-                 (SELECT count(*) FROM idem_bench.by_hand_outbox) + (SELECT count(*) FROM {SCHEMA}.outbox_messages)"
+                 (SELECT count(*) FROM idem_bench.hand_written_outbox) + (SELECT count(*) FROM {SCHEMA}.outbox_messages)"
         );
         let (effects, staged): (i64, i64) = sqlx::query_as(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
         let due = match (case.side, case.work) {
             // They count for themselves.
-            (Side::Peer | Side::Sqlite | Side::SqliteByHand, _) => return Ok(()),
+            (Side::Peer | Side::Sqlite | Side::SqliteHandWritten, _) => return Ok(()),
             (_, Work::Fresh) => (messages as i64, 0),
             (_, Work::Staged) => (messages as i64, messages as i64),
             (_, Work::Duplicates) => (0, 0),

@@ -26,14 +26,14 @@ async fn paid(event: OrderPaid, tx: &mut SqliteConnection) -> Result<(), sqlx::E
 /// The databases: two files, so that neither side benefits from the other's pages.
 pub(crate) struct Files {
     idem: PathBuf,
-    by_hand: PathBuf,
+    hand_written: PathBuf,
 }
 
 impl Files {
     pub(crate) fn new() -> Result<Self> {
         let directory = crate::servers::directory()?;
         let file = |name: &str| directory.join(name);
-        Ok(Self { idem: file("idem.sqlite"), by_hand: file("by_hand.sqlite") })
+        Ok(Self { idem: file("idem.sqlite"), hand_written: file("hand_written.sqlite") })
     }
 
     /// Returns idem's messages per second.
@@ -49,14 +49,14 @@ impl Files {
 
     /// Returns the loop's messages per second. The tasks share one connection and wait for each other, because SQLite
     /// allows one writer at a time.
-    pub(crate) async fn by_hand(&self, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
+    pub(crate) async fn hand_written(&self, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
         let count = messages.len();
-        let mut conn = fresh(&self.by_hand).await?;
+        let mut conn = fresh(&self.hand_written).await?;
         let table = "CREATE TABLE claims (handler_id INTEGER NOT NULL, key BLOB NOT NULL, fingerprint BLOB NOT NULL,
             processed_at INTEGER, PRIMARY KEY (handler_id, key)) WITHOUT ROWID;
             CREATE INDEX dated ON claims (processed_at) WHERE processed_at IS NOT NULL";
         sqlx::raw_sql(table).execute(&mut conn).await?;
-        let writer = Arc::new(Mutex::new(open(&self.by_hand).await?));
+        let writer = Arc::new(Mutex::new(open(&self.hand_written).await?));
         let process = move |payload: Bytes| {
             let writer = writer.clone();
             async move { process(&mut *writer.lock().await, &payload).await }

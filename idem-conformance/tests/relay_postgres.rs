@@ -258,10 +258,10 @@ async fn dead_index_entries_are_not_read_again_and_again() {
     drop(dump);
 }
 
-/// Failures are recorded together or not at all. Otherwise a message would be charged again each time that the dead letters
+/// Failures are recorded together or not at all. Otherwise an attempt would be recorded again each time that the dead letters
 /// of others could not be written.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
+async fn no_attempt_is_recorded_if_a_dead_letter_cannot_be_written() {
     let Some((world, store, mut own)) = scene().await else { return };
     let messages = ["again", "dead"].map(|text| Outgoing::new("orders", text).key("k"));
     stage(&store.outbox("billing"), &mut own, messages).await;
@@ -279,7 +279,7 @@ async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
     let dead = world.own("outbox_dead");
     world.run(&format!("ALTER TABLE {dead} ADD CONSTRAINT none CHECK (error = '')")).await;
     assert!(store.record_failures(outbox, token, &failures).await.is_err());
-    assert!(read().await.rows.iter().all(|row| row.message.attempt() == 1), "one of them was charged");
+    assert!(read().await.rows.iter().all(|row| row.message.attempt() == 1), "an attempt of one of them was recorded");
     world.run(&format!("ALTER TABLE {dead} DROP CONSTRAINT none")).await;
     store.record_failures(outbox, token, &failures).await.unwrap();
     let left = read().await.rows;

@@ -1,6 +1,5 @@
 //! The advice that a handler may give with an error: never again, or not before.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::BoxError;
@@ -72,22 +71,12 @@ struct Marked(#[source] Mark);
 
 /// The mark is the *source* of the error that is returned, not that error itself. A transparent wrapper, such as
 /// thiserror's, returns the source of the error that it wraps, and would otherwise hide the mark.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
 struct Mark {
+    #[source]
     error: BoxError,
     advice: Advice,
-}
-
-impl fmt::Display for Mark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl std::error::Error for Mark {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.error.source()
-    }
 }
 
 #[cfg(test)]

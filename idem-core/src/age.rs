@@ -60,15 +60,6 @@ fn margin(retention: Option<Duration>) -> Duration {
     retention.map_or(longest, |retention| (retention / 10).min(longest))
 }
 
-/// What follows if a message is delivered again after its claim was pruned.
-const TOO_OLD: &str = "a message that is delivered again after that becomes a dead letter, too old, or where the broker \
-                       has no clock of its own, counts as new";
-
-/// What follows if its handler is natural, and so is never too old, and stages messages.
-const STAGED: &str = "for a message that is delivered again after that, a natural handler that stages messages runs \
-                      again and stages them again; consumers and local handlers that have pruned their ids process them \
-                      again, and make their external calls again";
-
 /// Returns an error if the broker can redeliver messages that are older than the claims that are kept.
 pub(crate) fn check<S: Store>(source: &impl Source, routes: &Routes<S>) -> Result<(), Error> {
     let Some(retention) = routes.retention() else { return Ok(()) };
@@ -82,16 +73,15 @@ pub(crate) fn check<S: Store>(source: &impl Source, routes: &Routes<S>) -> Resul
             shown(retention)
         ))),
         ReplayWindow::Unlimited => {
-            let has = |natural: bool| routes.with_retention().any(|route| route.handler.facts().is_natural == natural);
-            for (_, late) in [(false, TOO_OLD), (true, STAGED)].into_iter().filter(|(natural, _)| has(*natural)) {
-                tracing::warn!(
-                    source = source.name(),
-                    retention = %shown(retention),
-                    "the broker keeps messages without a limit of time, and claims are kept for less: {late}. Set a limit \
-                     at the broker, by the setting that its adapter's documentation names, or raise `.retention(..)` of \
-                     the store"
-                );
-            }
+            tracing::warn!(
+                source = source.name(),
+                retention = %shown(retention),
+                "the broker keeps messages without a limit of time, and claims are kept for less: a message that is delivered \
+                 again after that becomes a dead letter, too old, or where the broker has no clock of its own, counts as new. A \
+                 natural handler stages its messages again; consumers and local handlers that have pruned their ids process \
+                 them again, and make their external calls again. Set a limit at the broker, by the setting that its adapter's \
+                 documentation names, or raise `.retention(..)` of the store"
+            );
             Ok(())
         }
         ReplayWindow::Within(_) | ReplayWindow::Unknown => Ok(()),

@@ -35,7 +35,7 @@ impl<T> Callback<T> {
         Self(Arc::new(move || Box::pin(callback())))
     }
 
-    /// Calls it. Cancel safe as far as the callback is.
+    /// Calls the function. Cancel safe as far as it is.
     ///
     /// # Errors
     /// The callback's own, or that it has not answered within 10 seconds.
@@ -46,6 +46,24 @@ impl<T> Callback<T> {
         }
     }
 }
+
+/// Reads how many messages are ready for one subscription: a number for each queue, stream or topic, with the name that its
+/// deliveries have as their [`source`](crate::Delivery::source). Unknown numbers are left out. A [`Source`](crate::Source) returns
+/// it from [`lag`](crate::Source::lag), and the worker publishes the numbers as the gauge `idem_source_lag`.
+///
+/// It is separate from the source, so that it can be called while [`next`](crate::Source::next) waits: it must not wait for that,
+/// nor that for it, and its failure must not end the subscription. The worker drops it after 5 seconds. Whether unsettled
+/// deliveries are counted depends on the broker: RabbitMQ and NATS do not count them, Kafka does.
+///
+/// ```
+/// # use idem_core::{BoxError, Lag};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+/// # async fn ready() -> Result<u64, BoxError> { Ok(42) }
+/// let lag = Lag::new(|| async { Ok(vec![("orders".into(), ready().await?)]) });
+/// assert_eq!(lag.call().await?, [("orders".into(), 42)]);
+/// # Ok(()) }
+/// ```
+pub type Lag = Callback<Vec<(Arc<str>, u64)>>;
 
 impl<T> Clone for Callback<T> {
     fn clone(&self) -> Self {

@@ -5,6 +5,7 @@ mod structured;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use percent_encoding::percent_decode;
@@ -37,14 +38,13 @@ fn in_headers(headers: &Headers) -> Option<Result<CloudEvent, String>> {
     let attributes = || headers.iter().filter_map(|(name, value)| Some((attribute(name)?, value)));
     let claims = |((_, name), _): &((_, &str), _)| REQUIRED.iter().any(|required| name.eq_ignore_ascii_case(required));
     attributes().any(|attribute| claims(&attribute)).then(|| {
-        let mut all: Vec<(String, String)> = Vec::new();
+        let mut all = BTreeMap::<String, String>::new();
         for ((prefix, name), value) in attributes() {
             let (name, value) = (name.to_ascii_lowercase(), text(prefix, value).ok_or_else(|| no_text(name))?);
-            match all.iter().find(|(other, _)| *other == name) {
-                Some((_, other)) if *other != value => return Err(format!("it has two `{name}`")),
-                Some(_) => {}
-                None => all.push((name, value)),
+            if all.get(&name).is_some_and(|other| *other != value) {
+                return Err(format!("it has two `{name}`"));
             }
+            all.insert(name, value);
         }
         CloudEvent::new(all, Data::Payload)
     })

@@ -1,15 +1,16 @@
 //! Decoding of deliveries into messages.
 
 mod found;
-mod json;
 #[cfg(feature = "protobuf")]
 mod protobuf;
+
+use serde::de::DeserializeOwned;
 
 use crate::caught::caught;
 use crate::{BoxError, Delivery};
 
+use found::found;
 pub(crate) use found::without_mark;
-pub use json::Json;
 #[cfg(feature = "protobuf")]
 pub use protobuf::Protobuf;
 
@@ -103,6 +104,39 @@ pub trait Codec<M>: Send + Sync + 'static {
     }
 }
 
+/// JSON, the default codec, implemented with serde_json, which limits nesting to 128 levels. A byte order mark in front of
+/// it is skipped. The error of a payload that is none says what it looks like, such as gzip or an envelope.
+///
+/// ```
+/// # use idem_core::{Codec, DecodeError, Delivery, Json};
+/// #[derive(serde::Deserialize)]
+/// struct OrderPaid { order_id: i64 }
+///
+/// let paid: OrderPaid = Json.decode(&Delivery::new("orders", r#"{"order_id": 7}"#))?;
+/// assert_eq!(paid.order_id, 7);
+/// // A tombstone is `None` of a handler that takes an `Option`.
+/// let deleted: Option<OrderPaid> = Json.tombstone(&Delivery::new("orders", "").with_tombstone(true))?;
+/// assert!(deleted.is_none());
+/// # Ok::<(), DecodeError>(())
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Json;
+
+#[diagnostic::do_not_recommend]
+impl<M: DeserializeOwned> Codec<M> for Json {
+    fn decode(&self, delivery: &Delivery) -> Result<M, DecodeError> {
+        serde_json::from_slice(without_mark(delivery.data())).map_err(|error| match found(delivery, "json") {
+            Some(found) => format!("{error}: {found}").into(),
+            None => error.into(),
+        })
+    }
+
+    /// Decoded from `null`.
+    fn tombstone(&self, _: &Delivery) -> Result<M, DecodeError> {
+        serde_json::from_slice(b"null").map_err(Into::into)
+    }
+}
+
 /// Why a codec did not decode a delivery.
 ///
 /// Any error converts into this type with `?`, as does a text with `into`; it then means that the delivery can never be
@@ -135,11 +169,6 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// The delivery can never be decoded.
-    pub fn undecodable(error: impl Into<BoxError>) -> Self {
-        Self::Undecodable(error.into())
-    }
-
     /// The delivery can be decoded once [`Codec::prepare`] has fetched the data that it needs.
     pub fn unprepared() -> Self {
         Self::Unprepared
@@ -148,7 +177,7 @@ impl DecodeError {
 
 impl<E: Into<BoxError>> From<E> for DecodeError {
     fn from(error: E) -> Self {
-        Self::undecodable(error)
+        Self::Undecodable(error.into())
     }
 }
 
@@ -208,5 +237,13 @@ mod tests {
         let prepared = preparing(async { panic!("no such table") }).await;
         let Err(PrepareError::Undecodable(error)) = prepared else { panic!("{prepared:?}") };
         assert_eq!(error.to_string(), "the preparation of the codec panicked: no such table");
+    }
+
+    #[test]
+    fn json_that_is_nested_ten_thousand_deep_is_an_error_and_no_overflow() {
+        let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+        let decoded: Result<serde_json::Value, _> = Json.decode(&Delivery::new("orders", deep));
+        let Err(DecodeError::Undecodable(error)) = decoded else { panic!("{decoded:?}") };
+        assert!(error.to_string().contains("recursion limit"));
     }
 }

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
+use crate::store::envelope::{micros, time};
 use crate::{Headers, Properties};
 
 pub(crate) use rare::KeptCall;
@@ -75,7 +76,7 @@ impl Delivery {
             produced_at: None,
             ordering_key: None,
             partition_key: None,
-            properties: Properties::new(),
+            properties: Properties::default(),
             volatile: &[],
             rare: None,
         }
@@ -164,14 +165,14 @@ impl Delivery {
     /// than the pruned claims cannot be checked and becomes a dead letter. The time is truncated to microseconds, as in
     /// an inbox row.
     pub fn with_published_at(mut self, published_at: Option<SystemTime>) -> Self {
-        self.published_at = published_at.and_then(whole_micros);
+        self.published_at = published_at.and_then(micros).and_then(time);
         self
     }
 
     /// Sets the creation time by the producer's clock (AMQP `timestamp`, the `CreateTime` of a Kafka record). It is
     /// informational only. It is truncated to microseconds.
     pub fn with_produced_at(mut self, produced_at: Option<SystemTime>) -> Self {
-        self.produced_at = produced_at.and_then(whole_micros);
+        self.produced_at = produced_at.and_then(micros).and_then(time);
         self
     }
 
@@ -210,12 +211,12 @@ impl Delivery {
         self.rare.as_deref().unwrap_or_else(|| &NONE)
     }
 
-    /// Returns them to be changed, and allocates them if there are none.
+    /// Returns the rare parts to be changed, and allocates them if there are none.
     pub(crate) fn rare_mut(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }
 
-    /// Sets one of them. `None` allocates nothing.
+    /// Sets one of the rare parts. `None` allocates nothing.
     pub(crate) fn set_rare<T>(&mut self, part: impl FnOnce(&mut Rare) -> &mut Option<T>, value: Option<T>) {
         if value.is_some() || self.rare.is_some() {
             *part(self.rare_mut()) = value;
@@ -249,10 +250,4 @@ impl fmt::Debug for Delivery {
             .field("unrepresentable", &self.rare().unrepresentable)
             .finish()
     }
-}
-
-/// Truncates the time to microseconds; `None` before 1970, which no row can store.
-fn whole_micros(time: SystemTime) -> Option<SystemTime> {
-    let micros = u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()?;
-    UNIX_EPOCH.checked_add(Duration::from_micros(micros))
 }

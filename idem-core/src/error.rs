@@ -81,7 +81,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// An operation that failed, and why, which often names the cure.
+/// An operation that failed, and why, which often names the remedy.
 fn with_source(what: &str, source: &BoxError) -> String {
     let why = text(source.as_ref());
     if what.contains(&why) { what.to_owned() } else { format!("{what}: {why}") }

@@ -1,6 +1,5 @@
 //! The options of one handler of a worker.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,11 +23,12 @@ use crate::{Codec, RetryPolicy};
 /// They belong to the worker, not to the message: an attempt follows the options of the worker that makes it. The key
 /// and the fingerprint of a message are part of its claim, on which all workers must agree, so they are the handler's
 /// own: `#[idempotent(key = .., fingerprint = ..)]`.
+#[derive(Debug)]
 #[must_use = "options do nothing until `handler_options`"]
 #[non_exhaustive]
 pub struct HandlerOptions<C = WorkerCodec> {
-    codec: C,
-    limits: HandlerLimits,
+    pub(crate) codec: C,
+    pub(crate) limits: HandlerLimits,
 }
 
 /// The limits of one handler; `None`: the worker's. And what it takes.
@@ -38,14 +38,12 @@ pub(crate) struct HandlerLimits {
     pub(crate) retry: Option<RetryPolicy>,
     /// Whether it takes no delivery.
     pub(crate) is_local_only: bool,
-    /// Names that it had before, beside those that it says itself.
-    pub(crate) formerly: &'static [&'static str],
 }
 
 impl HandlerOptions {
     /// Returns options that set nothing.
     pub fn new() -> Self {
-        Self { codec: WorkerCodec { _private: () }, limits: HandlerLimits::default() }
+        Self { codec: WorkerCodec, limits: HandlerLimits::default() }
     }
 }
 
@@ -106,15 +104,6 @@ impl<C> HandlerOptions<C> {
         self
     }
 
-    /// Names that the handler had before, as `#[idempotent(.., formerly = "..")]` does: they are one handler, so messages
-    /// that were processed under an old name are duplicates under the new one, and after a rollback as well.
-    ///
-    /// If the handler has processed messages under both names, the worker does not start, and the error has the remedy.
-    pub fn formerly(mut self, names: &'static [&'static str]) -> Self {
-        self.limits.formerly = names;
-        self
-    }
-
     /// Sets the codec of this handler, instead of the worker's [`codec`](crate::Worker::codec), for a queue on which
     /// event types differ in their encoding. Its [`prepare`](Codec::prepare) has the worker's
     /// [`prepare_timeout`](crate::Worker::prepare_timeout).
@@ -136,31 +125,19 @@ impl<C> HandlerOptions<C> {
     pub fn codec<D>(self, codec: D) -> HandlerOptions<OwnCodec<D>> {
         HandlerOptions { codec: OwnCodec(codec), limits: self.limits }
     }
-
-    pub(crate) fn into_parts(self) -> (C, HandlerLimits) {
-        (self.codec, self.limits)
-    }
-}
-
-impl<C> fmt::Debug for HandlerOptions<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandlerOptions").field("limits", &self.limits).finish_non_exhaustive()
-    }
 }
 
 /// The handler decodes with the codec of its worker.
 #[derive(Debug)]
-pub struct WorkerCodec {
-    _private: (),
-}
+#[non_exhaustive]
+pub struct WorkerCodec;
 
 /// The handler has its own codec.
 #[derive(Debug)]
 pub struct OwnCodec<D>(D);
 
-/// The codec of a handler of `M`: its own, or that of its worker, `C`. Only [`WorkerCodec`] and [`OwnCodec`] implement
-/// it.
-pub trait HandlerCodec<C, M>: sealed::Sealed {
+/// The codec of a handler of `M`: its own, or that of its worker, `C`.
+pub trait HandlerCodec<C, M> {
     /// The codec that decodes.
     type Codec: Codec<M>;
 
@@ -183,11 +160,4 @@ impl<D: Codec<M>, C, M> HandlerCodec<C, M> for OwnCodec<D> {
     fn or_of_worker(self, _: &Arc<C>) -> Arc<D> {
         Arc::new(self.0)
     }
-}
-
-mod sealed {
-    pub trait Sealed {}
-
-    impl Sealed for super::WorkerCodec {}
-    impl<D> Sealed for super::OwnCodec<D> {}
 }

@@ -4,7 +4,6 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod acker;
 mod advice;
 mod age;
 mod background;
@@ -14,7 +13,6 @@ mod caught;
 mod cloud_event;
 mod codec;
 mod delivery;
-mod delivery_order;
 mod error;
 mod external;
 mod extract;
@@ -25,7 +23,6 @@ mod headers;
 mod inbox;
 mod input;
 mod key;
-mod lag;
 mod local;
 #[cfg(test)]
 mod log_of_tests;
@@ -49,16 +46,14 @@ mod take_over;
 mod telemetry;
 mod worker;
 
-pub use acker::{Acker, Settled};
 pub use advice::{permanent, retry_after};
 pub use background::BackgroundTasks;
-pub use callback::Callback;
+pub use callback::{Callback, Lag};
 pub use cloud_event::CloudEvent;
 #[cfg(feature = "protobuf")]
 pub use codec::Protobuf;
 pub use codec::{Codec, DecodeError, Json, PrepareError};
 pub use delivery::Delivery;
-pub use delivery_order::DeliveryOrder;
 pub use error::{BoxError, Error};
 pub use external::{CallError, Called, CalledBy, External, Found, OutboundKey};
 pub use extract::{Extract, Extraction, FromRef, IdempotencyKey, Param, PartitionKey, State, Subject};
@@ -69,7 +64,6 @@ pub use headers::Headers;
 pub use inbox::Inbox;
 pub use input::{Batch, Input};
 pub use key::{Key, KeyError, KeyPart, MAX_KEY};
-pub use lag::Lag;
 pub use local::LocalStaging;
 pub use outbox::{Outbox, Outgoing, Sink, SinkConnection, SinkError, StagedMessage, Staging, StoreOutbox};
 pub use outcome::{Observed, Outcome, Reason};
@@ -77,7 +71,7 @@ pub use properties::Properties;
 pub use relay::Relay;
 pub use retry::RetryPolicy;
 pub use runtime::{Health, IsolationLock};
-pub use source::{ReplayWindow, Source, SubscribeOptions};
+pub use source::{Acker, DeliveryOrder, ReplayWindow, Settled, Source, SubscribeOptions};
 #[cfg(feature = "postgres")]
 pub use store::postgres::Postgres;
 #[cfg(feature = "sqlite")]

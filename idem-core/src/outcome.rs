@@ -65,9 +65,9 @@ impl Outcome {
         Self::Dead { reason }
     }
 
-    /// A scheduled message after this many failed attempts, for comparisons in tests.
-    pub fn scheduled(attempt: u32, due: Duration) -> Self {
-        Self::Scheduled { attempt, due }
+    /// A message that was stored before its first run.
+    pub(crate) fn stored() -> Self {
+        Self::Scheduled { attempt: 0, due: Duration::ZERO }
     }
 
     /// Whether the message was stored in the inbox before its first run.

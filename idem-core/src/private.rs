@@ -7,7 +7,7 @@ pub use std::result::Result;
 
 pub use std::time::Duration;
 
-pub use crate::external::{CallTap, ErasedCall};
+pub use crate::external::ErasedCall;
 use crate::key::absent::{absent, absent_in, no_id};
 pub use crate::{
     BoxError, CallError, CalledBy, Delivery, External, Fingerprint, Found, Handler, Key, KeyError, KeyPart,
@@ -46,15 +46,15 @@ pub fn header<'a>(delivery: &'a Delivery, name: &str) -> Fact<'a> {
 /// The key of one part, unless it stands for no value.
 ///
 /// # Errors
-/// It does, or there is no key.
+/// The key stands for no value, or there is none.
 pub fn present(key: Result<Key, KeyError>) -> Result<Key, KeyError> {
     key.and_then(|key| checked(absent(key.as_bytes()), key))
 }
 
-/// The key of several parts, unless one stands for no value, or all are 0.
+/// The key of several parts, unless a part stands for no value, or all parts are 0.
 ///
 /// # Errors
-/// One does, or all are 0, or there is no key.
+/// A part stands for no value, or all parts are 0, or there is no key.
 pub fn all_present(key: Result<Key, KeyError>) -> Result<Key, KeyError> {
     key.and_then(|key| checked(absent_in(key.as_bytes()), key))
 }
@@ -106,11 +106,8 @@ impl KeyPart for CloudEventId<'_> {
 pub fn cloud_event(mut delivery: Delivery) -> Option<Result<(String, Vec<u8>), String>> {
     let read = crate::cloud_event::read(&delivery)?;
     delivery.rare_mut().cloud_event = Some(read.clone());
-    let event = match read {
-        Ok(event) => event,
-        Err(why) => return Some(Err(why.to_string())),
-    };
-    Some(Ok((format!("{} {}", event.source(), event.id()), delivery.data().to_vec())))
+    let read = read.map(|event| (format!("{} {}", event.source(), event.id()), delivery.data().to_vec()));
+    Some(read.map_err(|why| why.to_string()))
 }
 
 /// The identity of the event.

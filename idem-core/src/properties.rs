@@ -21,11 +21,6 @@ use std::fmt;
 pub struct Properties(BTreeMap<Cow<'static, str>, String>);
 
 impl Properties {
-    /// Creates an empty set of properties.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Sets a property, replacing one with the same name.
     pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
         self.0.insert(name.into(), value.into());

@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Facts {
     pub(crate) name: &'static str,
     /// The names that it had before.
-    pub(crate) formerly: Vec<&'static str>,
+    pub(crate) formerly: &'static [&'static str],
     pub(crate) event: Option<&'static str>,
     /// Its own limits, which replace the worker's.
     pub(crate) limits: HandlerLimits,
@@ -72,7 +72,7 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
 /// Why a delivery has no job.
 #[derive(Debug)]
 pub(crate) enum NoJob {
-    /// There can never be one.
+    /// There can never be a job.
     Undeliverable(Undeliverable),
     /// The codec has to prepare first.
     Unprepared,
@@ -113,7 +113,7 @@ where
         let call = H::Params::external();
         let facts = Facts {
             name: H::NAME,
-            formerly: [H::FORMERLY, limits.formerly].concat(),
+            formerly: H::FORMERLY,
             event: H::EVENT,
             limits,
             needs_position: H::NEEDS_POSITION,
@@ -176,7 +176,7 @@ where
         let Some(call) = H::Params::external() else { return Ok(Err("the handler makes no call".into())) };
         let message = Box::new(self.message(delivery)?);
         let from = Extraction::new(delivery, key, &*self.state);
-        let begun = catch_unwind(AssertUnwindSafe(|| (call.begin)(message, &from, asks)));
+        let begun = catch_unwind(AssertUnwindSafe(|| (call.begin)(message, &from, asks).map(call.tap)));
         Ok(begun.unwrap_or_else(|panic| Err(format!("an extractor panicked: {}", panic_text(panic.as_ref())).into())))
     }
 

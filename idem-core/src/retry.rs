@@ -75,7 +75,7 @@ impl RetryPolicy {
     }
 
     /// Returns the delay after this many failures, without a limit on their number.
-    pub(crate) fn wait(&self, failures: u32) -> Duration {
+    fn wait(&self, failures: u32) -> Duration {
         ExponentialBuilder::default()
             .with_min_delay(self.first.min(self.longest))
             .with_max_delay(self.longest)

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::external::CallLimits;
 use crate::registry::{Registered, Undeliverable};
-use crate::store::{Caller, HandlerId, Identity, Row, first_provider_key};
+use crate::store::{FetchFor, HandlerId, Identity, Row, first_provider_key};
 use crate::subject;
 use crate::telemetry::Meters;
 use crate::{Delivery, Reason, RetryPolicy, Store};
@@ -86,18 +86,18 @@ impl<S: Store> Routes<S> {
         {
             return Ok(only);
         }
-        self.takers(delivery).next().ok_or_else(|| self.untaken(delivery))
+        self.routes_for(delivery).next().ok_or_else(|| self.no_route(delivery))
     }
 
     /// Returns why a delivery is undeliverable that no handler takes.
-    pub(crate) fn untaken(&self, delivery: &Delivery) -> Undeliverable {
+    pub(crate) fn no_route(&self, delivery: &Delivery) -> Undeliverable {
         let (what, event) = self.named_by(delivery);
         let event = event.map_or_else(|| format!("no {what}"), |event| format!("the {what} {event:?}"));
         Undeliverable::new(Reason::UnknownType, format!("no handler of this worker takes a delivery with {event}"))
     }
 
     /// Returns all handlers that name this delivery's event type or subject, or else all that name none.
-    pub(crate) fn takers(&self, delivery: &Delivery) -> impl Iterator<Item = &Route<S>> {
+    pub(crate) fn routes_for(&self, delivery: &Delivery) -> impl Iterator<Item = &Route<S>> {
         let (_, event) = self.named_by(delivery);
         let takes = move |route: &&Route<S>| match (&self.route_by, route.handler.facts().event, event) {
             (RouteBy::Subject, Some(pattern), Some(subject)) => subject::matches(pattern, subject),
@@ -111,22 +111,16 @@ impl<S: Store> Routes<S> {
 
     /// Returns whether several handlers take this delivery.
     pub(crate) fn are_several(&self, delivery: &Delivery) -> bool {
-        self.fan_out && self.takers(delivery).nth(1).is_some()
+        self.fan_out && self.routes_for(delivery).nth(1).is_some()
     }
 
     /// Returns the handlers for which a replayed row without a key goes back through decode and key: the one that the
-    /// row belongs to, or all that take it now if that one does not. One that takes no delivery keeps its rows: they are
-    /// from before it was that, or local messages.
-    pub(crate) fn takers_of_row<'a>(&'a self, row: &'a Row) -> Vec<&'a Route<S>> {
-        if let Some(route) = self.get(row.identity.handler)
-            && route.is_local_only
-        {
-            return vec![route];
-        }
-        let takers: Vec<_> = self.takers(&row.delivery).collect();
-        match takers.iter().find(|route| route.id == row.identity.handler) {
+    /// row belongs to, or all that take it now if that one does not.
+    pub(crate) fn routes_for_row<'a>(&'a self, row: &'a Row) -> Vec<&'a Route<S>> {
+        let routes: Vec<_> = self.routes_for(&row.delivery).collect();
+        match routes.iter().find(|route| route.id == row.identity.handler) {
             Some(route) => vec![*route],
-            None => takers,
+            None => routes,
         }
     }
 
@@ -150,13 +144,8 @@ impl<S: Store> Routes<S> {
     /// messages may run again, unless they stage messages: for a copy they stage the same ones, which their consumers know
     /// for about as long.
     pub(crate) fn retention(&self) -> Option<Duration> {
-        self.with_retention().filter_map(|route| route.retention).min()
-    }
-
-    /// The handlers whose retention counts.
-    pub(crate) fn with_retention(&self) -> impl Iterator<Item = &Route<S>> {
         let counts = |route: &&Route<S>| !route.handler.facts().is_natural || route.handler.facts().stages;
-        self.routes.iter().filter(counts).filter(|route| route.retention.is_some())
+        self.routes.iter().filter(counts).filter_map(|route| route.retention).min()
     }
 
     /// Returns whether a first delivery of this handler runs without a claim.
@@ -170,10 +159,10 @@ impl<S: Store> Routes<S> {
     }
 
     /// The handlers that make external calls.
-    pub(crate) fn callers(&self) -> Vec<Caller> {
+    pub(crate) fn callers(&self) -> Vec<FetchFor> {
         let caller = |route: &Route<S>| {
             let limits = route.external?.limits;
-            Some(Caller { handler: route.id, lease: limits.lease(), name: limits.kept_name() })
+            Some(FetchFor { handler: route.id, lease: limits.lease(), call: limits.kept_name() })
         };
         self.routes.iter().filter_map(caller).collect()
     }
@@ -185,11 +174,6 @@ impl<S: Store> Routes<S> {
 
     pub(crate) fn get(&self, id: HandlerId) -> Option<&Route<S>> {
         self.routes.iter().find(|route| route.id == id)
-    }
-
-    /// The names of all handlers.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.routes.iter().map(|route| route.handler.facts().name)
     }
 
     /// Returns the handler with this name.

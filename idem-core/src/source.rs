@@ -1,8 +1,8 @@
-//! The interface to brokers, which deliver the messages.
+//! The interface to brokers, which deliver the messages: a source, the settlement of its deliveries, and their order.
 
 use std::time::Duration;
 
-use crate::{Acker, BoxError, Delivery, DeliveryOrder, Lag};
+use crate::{BoxError, Delivery, Lag};
 
 /// A source of deliveries: one queue, stream or topic of one broker.
 ///
@@ -116,7 +116,7 @@ pub trait Source: Send + 'static {
     /// may have to take less, for a while or because of the broker's own limit. The worker asks after each
     /// [`subscribe`](Self::subscribe) and each [`next`](Self::next), and is not ready while the database refuses as many
     /// messages.
-    fn room(&self) -> Option<usize> {
+    fn capacity(&self) -> Option<usize> {
         None
     }
 
@@ -141,6 +141,72 @@ pub trait Source: Send + 'static {
     fn close(&mut self) -> impl Future<Output = ()> + Send;
 }
 
+/// Settles one delivery, once: `ack` and `release` consume the acker. Handlers never see it.
+///
+/// An acker belongs to the delivery that it came with. Once the connection, channel or assignment that brought the
+/// delivery has ended, settling returns [`Settled::Stale`] and must not touch any other delivery. Dropping an acker
+/// without settling leaves the delivery to the broker, which redelivers it. If the broker leases a delivery for a time only,
+/// the source extends the lease until the acker is settled or dropped: a delivery may wait, and a handler may run, for longer.
+///
+/// ```
+/// # use idem_core::{Acker, BoxError, Settled};
+/// # struct Channel;
+/// # impl Channel {
+/// #     fn is_open(&self) -> bool { true }
+/// #     async fn ack(&self, _: u64) -> Result<(), BoxError> { Ok(()) }
+/// #     async fn requeue(&self, _: u64) -> Result<(), BoxError> { Ok(()) }
+/// # }
+/// struct Tag { channel: Channel, number: u64 }
+///
+/// impl Acker for Tag {
+///     async fn ack(self) -> Result<Settled, BoxError> {
+///         if !self.is_live() { return Ok(Settled::Stale) }
+///         self.channel.ack(self.number).await.map(|()| Settled::Sent)
+///     }
+///     async fn release(self) -> Result<Settled, BoxError> {
+///         if !self.is_live() { return Ok(Settled::Stale) }
+///         self.channel.requeue(self.number).await.map(|()| Settled::Sent)
+///     }
+///     fn is_live(&self) -> bool { self.channel.is_open() }
+/// }
+/// ```
+pub trait Acker: Send + 'static {
+    /// Reports to the broker that the database has taken over the message. Called only after a commit.
+    ///
+    /// If the future is dropped, the result is unknown. This is harmless: a redelivery finds the claim. The worker
+    /// drops the future after 10 seconds, so an ack that is never answered blocks a worker task for no longer than
+    /// that.
+    fn ack(self) -> impl Future<Output = Result<Settled, BoxError>> + Send;
+
+    /// Called before [`ack`](Self::ack) if the delivery had no claim and was stored in the inbox before its first run.
+    /// A source that has to mark redeliveries itself needs these calls.
+    fn stored(&mut self) {}
+
+    /// Returns the delivery to the broker immediately, for another worker. Called only while the worker drains. A
+    /// broker that cannot take back a single delivery redelivers it once the subscription has ended.
+    fn release(self) -> impl Future<Output = Result<Settled, BoxError>> + Send;
+
+    /// Returns whether this worker still owns the delivery. Called before a handler starts; `true` may be out of date
+    /// at once.
+    fn is_live(&self) -> bool {
+        true
+    }
+}
+
+/// The result of settling a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settled {
+    /// Written to the socket. The broker does not confirm, so the settlement can still be lost; a redelivery then finds
+    /// the claim.
+    Sent,
+    /// The broker has confirmed it.
+    Confirmed,
+    /// The worker no longer owned the delivery, and nothing was sent. The broker redelivers it, and the redelivery
+    /// finds the claim.
+    Stale,
+}
+
 /// The options of a subscription, which the worker passes to its source.
 ///
 /// ```
@@ -157,7 +223,7 @@ pub struct SubscribeOptions {
     pub max_unsettled: u16,
     /// With this many unsettled deliveries each worker task still has one to process; those up to `max_unsettled` only wait
     /// here, to save time. A source whose broker limits all workers together takes no more than this, because the others
-    /// would be missing elsewhere, and then returns it from [`Source::room`]. [`new`](Self::new) sets it to
+    /// would be missing elsewhere, and then returns it from [`Source::capacity`]. [`new`](Self::new) sets it to
     /// `max_unsettled`; more than that counts as that.
     pub least_unsettled: u16,
     /// How long a delivery normally stays unsettled: the longest timeout of the worker's handlers. The source warns if
@@ -194,6 +260,36 @@ impl SubscribeOptions {
     pub fn with_history(self, has_history: bool) -> Self {
         Self { has_history, ..self }
     }
+}
+
+/// The order in which a worker handles deliveries.
+///
+/// With any order but `None`, deliveries with the same ordering key are handled one after another: the next begins when
+/// the one before is processed or dead. A failing message is retried in place, and the deliveries behind it wait. A
+/// message that is replayed later by an operator runs out of order.
+///
+/// When the worker starts, a source rejects an order that its broker cannot guarantee.
+///
+/// ```
+/// # use idem_core::{DeliveryOrder, Source, Store, Worker};
+/// # fn add<S: Store>(store: S, orders: impl Source) {
+/// // Kafka: the events of one order, by its record key, one after another; those of other orders at the same time.
+/// let worker = Worker::new("billing", store, orders).order(DeliveryOrder::Key);
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeliveryOrder {
+    /// No order: deliveries are handled as they arrive.
+    #[default]
+    None,
+    /// Deliveries of the same partition are handled in order.
+    Partition,
+    /// Deliveries with the same broker key (Kafka's record key) are handled in order. The deliveries without a key in a
+    /// partition are handled in order, too.
+    Key,
+    /// All deliveries of the queue are handled in order. The broker must deliver the queue to one consumer at a time.
+    Queue,
 }
 
 /// How long after its publication the broker may redeliver a message, whether because of a power failure, an offset

@@ -18,13 +18,10 @@ pub(crate) use trace::carry_on;
 
 /// The metrics of one handler. They are created once, when the worker starts, so install the recorder before.
 pub(crate) struct Meters {
-    processed: Counter,
-    duplicate: Counter,
-    conflict: Counter,
-    scheduled: Counter,
-    dead: Counter,
+    /// Each counter with the word of its outcome.
+    outcomes: [(&'static str, Counter); 5],
     /// Tries of messages that end without an outcome.
-    pub(crate) held: Counter,
+    pub(crate) parked: Counter,
     /// From BEGIN to the response of the claim; of a batch once for each handler.
     pub(crate) claim: Histogram,
     /// The handler.
@@ -46,12 +43,8 @@ impl Meters {
             counter!("idem_deliveries_total", &labels)
         };
         Self {
-            processed: outcome("processed"),
-            duplicate: outcome("duplicate"),
-            conflict: outcome("conflict"),
-            scheduled: outcome("scheduled"),
-            dead: outcome("dead"),
-            held: outcome("held"),
+            outcomes: ["processed", "duplicate", "conflict", "scheduled", "dead"].map(|word| (word, outcome(word))),
+            parked: outcome("parked"),
             claim: histogram!("idem_claim_wait_seconds", &labels),
             handler: histogram!("idem_handler_seconds", &labels),
             commit: histogram!("idem_commit_seconds", &labels),
@@ -61,14 +54,8 @@ impl Meters {
     }
 
     pub(crate) fn count(&self, outcome: &Outcome) {
-        match outcome {
-            Outcome::Processed => &self.processed,
-            Outcome::Duplicate => &self.duplicate,
-            Outcome::Scheduled { .. } => &self.scheduled,
-            Outcome::Dead { reason: Reason::Conflict } => &self.conflict,
-            Outcome::Dead { .. } => &self.dead,
-        }
-        .increment(1);
+        let counted = self.outcomes.iter().filter(|(word, _)| *word == outcome.as_str());
+        counted.for_each(|(_, counter)| counter.increment(1));
     }
 }
 
@@ -103,55 +90,37 @@ impl ConsumerMetrics {
 /// The metrics of one relay.
 pub(crate) struct RelayMetrics {
     pub(crate) published: Counter,
-    pub(crate) refused: Counter,
+    pub(crate) rejected: Counter,
     pub(crate) given_up: Counter,
     /// From the time at which a message was staged to its confirm.
     pub(crate) lag: Histogram,
     /// 1 while this relay publishes, 0 while it stands by.
     pub(crate) active: Gauge,
-    pub(crate) outbox: OutboxGauges,
 }
 
 /// The number up to which messages of an outbox are counted for the gauges.
 pub(crate) const OUTBOX_COUNTED: u64 = 100_000;
-
-/// The fill level of an outbox, which relays report, and workers whose handlers stage: no relay may be alive.
-pub(crate) struct OutboxGauges {
-    waiting: Gauge,
-    oldest: Gauge,
-    dead: Gauge,
-}
-
-impl OutboxGauges {
-    pub(crate) fn new(outbox: &str) -> Self {
-        let labels = [("outbox", outbox.to_owned())];
-        Self {
-            waiting: gauge!("idem_outbox_waiting", &labels),
-            oldest: gauge!("idem_outbox_oldest_seconds", &labels),
-            dead: gauge!("idem_outbox_dead", &labels),
-        }
-    }
-
-    pub(crate) fn set(&self, stats: &OutboxStats) {
-        // A worker with a large backlog counts further, and a relay of the same process sets the same gauge.
-        self.waiting.set(stats.waiting.min(OUTBOX_COUNTED) as f64);
-        self.dead.set(stats.dead.min(OUTBOX_COUNTED) as f64);
-        self.oldest.set(stats.oldest.unwrap_or_default().as_secs_f64());
-    }
-}
 
 impl RelayMetrics {
     pub(crate) fn new(outbox: &str) -> Self {
         let labels = [("outbox", outbox.to_owned())];
         Self {
             published: counter!("idem_outbox_published_total", &labels),
-            refused: counter!("idem_outbox_refused_total", &labels),
+            rejected: counter!("idem_outbox_rejected_total", &labels),
             given_up: counter!("idem_outbox_given_up_total", &labels),
             lag: histogram!("idem_outbox_lag_seconds", &labels),
             active: gauge!("idem_outbox_active", &labels),
-            outbox: OutboxGauges::new(outbox),
         }
     }
+}
+
+/// Sets the gauges of the fill level of an outbox. Relays report it, and workers whose handlers stage: no relay may be alive.
+pub(crate) fn outbox(outbox: &str, stats: &OutboxStats) {
+    let labels = [("outbox", outbox.to_owned())];
+    // A worker with a large backlog counts further, and a relay of the same process sets the same gauge.
+    gauge!("idem_outbox_waiting", &labels).set(stats.waiting.min(OUTBOX_COUNTED) as f64);
+    gauge!("idem_outbox_dead", &labels).set(stats.dead.min(OUTBOX_COUNTED) as f64);
+    gauge!("idem_outbox_oldest_seconds", &labels).set(stats.oldest.unwrap_or_default().as_secs_f64());
 }
 
 /// Sets the gauge of the messages that wait at the broker in one queue, stream or topic.
@@ -161,8 +130,8 @@ pub(crate) fn lag(consumer: &str, source: &str, messages: u64) {
 }
 
 /// Logs that a message is scheduled after a failure, or a dead letter, with its row and the cause. A message that was
-/// stored before its first run has no failure to tell.
-pub(crate) fn tell(id: Option<i64>, attempt: u32, state: Result<Duration, Reason>, error: &str) {
+/// stored before its first run has no failure to log.
+pub(crate) fn log_failure(id: Option<i64>, attempt: u32, state: Result<Duration, Reason>, error: &str) {
     match state {
         Ok(due) if attempt > 0 => tracing::warn!(id, attempt, ?due, error, "the message is scheduled"),
         Ok(_) => {}
@@ -172,13 +141,13 @@ pub(crate) fn tell(id: Option<i64>, attempt: u32, state: Result<Duration, Reason
 
 /// Returns whether anyone may get the span of a delivery: a subscriber, or a logger of the crate `log` in place of one. A span
 /// that nobody gets costs time as well: `tracing` collects its fields for the logger, and looks at it whenever it is polled.
-pub(crate) fn is_heard() -> bool {
+pub(crate) fn is_traced() -> bool {
     LevelFilter::current() >= LevelFilter::INFO || log::max_level() >= log::LevelFilter::Info
 }
 
 /// The span of one delivery or one run from the inbox, named as in OpenTelemetry's messaging conventions.
 pub(crate) fn span(system: &'static str, consumer: &str, delivery: &Delivery) -> Span {
-    if !is_heard() {
+    if !is_traced() {
         return Span::none();
     }
     let span = tracing::info_span!(

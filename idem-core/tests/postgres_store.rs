@@ -10,8 +10,6 @@ mod connect;
 mod connections;
 #[path = "postgres_store/credentials.rs"]
 mod credentials;
-#[path = "postgres_store/fate.rs"]
-mod fate;
 #[path = "postgres_store/faults.rs"]
 mod faults;
 #[path = "postgres_store/guard.rs"]
@@ -38,6 +36,8 @@ mod roles;
 mod round_trips;
 #[path = "postgres_store/sessions.rs"]
 mod sessions;
+#[path = "postgres_store/txn_outcome.rs"]
+mod txn_outcome;
 #[path = "postgres_store/versions.rs"]
 mod versions;
 #[path = "postgres_store/views.rs"]

@@ -77,9 +77,9 @@ pub trait Tap: Send + 'static {
         source.queues()
     }
 
-    /// Replaces [`Source::room`].
-    fn room<S: Source>(&self, source: &S) -> Option<usize> {
-        source.room()
+    /// Replaces [`Source::capacity`].
+    fn capacity<S: Source>(&self, source: &S) -> Option<usize> {
+        source.capacity()
     }
 }
 
@@ -161,8 +161,8 @@ impl<S: Source, T: Tap> Source for Tapped<S, T> {
         self.tap.queues(&self.source)
     }
 
-    fn room(&self) -> Option<usize> {
-        self.tap.room(&self.source)
+    fn capacity(&self) -> Option<usize> {
+        self.tap.capacity(&self.source)
     }
 
     fn lag(&self) -> Option<Lag> {

@@ -82,7 +82,7 @@ async fn a_refused_connection_is_an_error_of_open() {
 }
 
 #[tokio::test]
-async fn dropping_a_source_gives_back_what_it_has_not_settled() {
+async fn dropping_a_source_releases_what_it_has_not_settled() {
     let broker = Broker::new();
     broker.publish("orders", "a");
     let mut queue = open(&broker, 1).await;

@@ -11,7 +11,7 @@ use sqlx::{Connection, SqliteConnection};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-use super::{Order, told, url};
+use super::{Order, measured, url};
 
 #[idempotent(key = "id", name = "stages")]
 async fn stages(order: Order, _tx: &mut SqliteConnection, outbox: Outbox) -> Result<(), BoxError> {
@@ -33,7 +33,7 @@ async fn staged<const N: usize>(texts: [&'static str; N], ago: i64) -> (TempDir,
 }
 
 #[tokio::test]
-async fn a_relay_counts_what_is_published_refused_given_up_and_dead() {
+async fn a_relay_counts_what_is_published_rejected_given_up_and_dead() {
     let recorder = DebuggingRecorder::new();
     let snapshots = recorder.snapshotter();
     let _metrics = metrics::set_default_local_recorder(&recorder);
@@ -52,23 +52,23 @@ async fn a_relay_counts_what_is_published_refused_given_up_and_dead() {
     };
     let relay = Relay::new("shop", store.clone(), sink.clone()).retry(retry).run_until(done);
     timeout(Duration::from_secs(30), relay).await.expect("messages wait").unwrap();
-    let all = told(&snapshots);
+    let all = measured(&snapshots);
     let of = |name: &str| all.get(&format!("idem_outbox_{name} outbox=shop")).copied();
-    let counted = ["published_total", "refused_total", "given_up_total", "lag_seconds", "active"].map(of);
+    let counted = ["published_total", "rejected_total", "given_up_total", "lag_seconds", "active"].map(of);
     assert_eq!(counted, [2.0, 1.0, 1.0, 2.0, 1.0].map(Some));
     // A relay counts at its start.
     let counted = async {
-        while told(&snapshots).get("idem_outbox_dead outbox=shop").copied() != Some(1.0) {
+        while measured(&snapshots).get("idem_outbox_dead outbox=shop").copied() != Some(1.0) {
             sleep(Duration::from_millis(5)).await;
         }
     };
     let relay = Relay::new("shop", store, sink).run_until(counted);
-    timeout(Duration::from_secs(30), relay).await.expect("nobody tells").unwrap();
+    timeout(Duration::from_secs(30), relay).await.expect("it is not reported").unwrap();
 }
 
-/// No relay runs that could tell it.
+/// No relay runs that could report it.
 #[tokio::test]
-async fn a_worker_tells_the_age_of_the_oldest_message_that_nobody_publishes() {
+async fn a_worker_reports_the_age_of_the_oldest_message_that_nobody_publishes() {
     let recorder = DebuggingRecorder::new();
     let snapshots = recorder.snapshotter();
     let _metrics = metrics::set_default_local_recorder(&recorder);
@@ -78,10 +78,10 @@ async fn a_worker_tells_the_age_of_the_oldest_message_that_nobody_publishes() {
     let counted = async {
         while last.get("idem_outbox_waiting outbox=shop").copied() != Some(1.0) {
             sleep(Duration::from_millis(5)).await;
-            last = told(&snapshots);
+            last = measured(&snapshots);
         }
     };
-    timeout(Duration::from_secs(30), worker.run_until(counted)).await.expect("nobody tells").unwrap();
+    timeout(Duration::from_secs(30), worker.run_until(counted)).await.expect("it is not reported").unwrap();
     let oldest = last["idem_outbox_oldest_seconds outbox=shop"];
     assert!((7200.0..7300.0).contains(&oldest), "{oldest}");
     assert_eq!(last["idem_outbox_dead outbox=shop"], 0.0);
@@ -97,12 +97,12 @@ async fn an_outbox_that_no_relay_looks_at_is_logged_and_counted() {
     let _events = idem_conformance::subscribe(subscriber);
     let (_directory, store) = staged(["one", "two"], 61_000).await;
     let counted = async {
-        while told(&snapshots).get("idem_outbox_unread outbox=shop").copied() != Some(2.0) {
+        while measured(&snapshots).get("idem_outbox_unread outbox=shop").copied() != Some(2.0) {
             sleep(Duration::from_millis(5)).await;
         }
     };
     let relay = Relay::new("shpo", store.clone(), MemorySink::new()).run_until(counted);
-    timeout(Duration::from_secs(30), relay).await.expect("nobody tells").unwrap();
+    timeout(Duration::from_secs(30), relay).await.expect("it is not reported").unwrap();
     let text = text.to_string();
     let line = text.lines().find(|line| line.contains("no relay has looked at"));
     assert!(line.is_some_and(|line| line.contains("WARN") && line.contains("shop")), "{text}");
@@ -122,7 +122,7 @@ async fn a_worker_whose_messages_nobody_relays_is_an_error_line() {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(Duration::from_secs(30), worker.run_until(missing)).await.expect("nobody tells").unwrap();
+    timeout(Duration::from_secs(30), worker.run_until(missing)).await.expect("it is not reported").unwrap();
     let text = text.to_string();
     let line = text.lines().find(|line| line.contains("no relay of the outbox"));
     assert!(line.is_some_and(|line| line.contains("ERROR")), "{text}");

@@ -105,7 +105,7 @@ async fn run_on(
     let lines = Lines::default();
     let _lines = idem_conformance::subscribe(tracing_subscriber::registry().with(lines.clone()));
     run_worker(url, messages, |worker| set(worker.handler::<order>()), outcomes).await;
-    (told(&snapshots), lines)
+    (measured(&snapshots), lines)
 }
 
 /// Does so with these handlers and settings, and returns the log as text.
@@ -134,8 +134,8 @@ async fn run_worker(url: &str, messages: Vec<Publication>, set: impl FnOnce(Empt
 }
 
 /// The metrics since the last call, each with its labels.
-fn told(snapshots: &Snapshotter) -> BTreeMap<String, f64> {
-    let mut told = BTreeMap::new();
+fn measured(snapshots: &Snapshotter) -> BTreeMap<String, f64> {
+    let mut measured = BTreeMap::new();
     for (key, unit, description, value) in snapshots.snapshot().into_vec() {
         let name = key.key().name();
         assert!(description.is_some(), "{name} has no description");
@@ -146,9 +146,9 @@ fn told(snapshots: &Snapshotter) -> BTreeMap<String, f64> {
             DebugValue::Gauge(value) => value.into_inner(),
             DebugValue::Histogram(values) => values.len() as f64,
         };
-        told.insert(format!("{name} {}", labels.join(" ")), value);
+        measured.insert(format!("{name} {}", labels.join(" ")), value);
     }
-    told
+    measured
 }
 
 fn message(id: &str, fail: bool) -> Publication {
@@ -165,12 +165,12 @@ async fn deliveries_are_counted_by_consumer_handler_and_outcome() {
         message("c", true),
         Publication::new("no JSON"),
     ];
-    let (told, _) = run(messages).await;
+    let (measured, _) = run(messages).await;
     let outcome =
-        |outcome: &str| told[&format!("idem_deliveries_total consumer=billing handler=order outcome={outcome}")];
-    let outcomes = ["processed", "duplicate", "conflict", "scheduled", "dead", "held"].map(outcome);
+        |outcome: &str| measured[&format!("idem_deliveries_total consumer=billing handler=order outcome={outcome}")];
+    let outcomes = ["processed", "duplicate", "conflict", "scheduled", "dead", "parked"].map(outcome);
     assert_eq!(outcomes, [2.0, 1.0, 1.0, 0.0, 2.0, 0.0]);
-    let times = |name: &str| told[&format!("{name} consumer=billing handler=order")];
+    let times = |name: &str| measured[&format!("{name} consumer=billing handler=order")];
     // Each decoded delivery requested its claim; those that got it ran.
     assert_eq!(times("idem_claim_wait_seconds"), 5.0);
     assert_eq!(times("idem_handler_seconds"), 3.0);
@@ -181,18 +181,18 @@ async fn deliveries_are_counted_by_consumer_handler_and_outcome() {
     for gauge in
         ["idem_in_flight", "idem_parked", "idem_blocked", "idem_scheduled", "idem_dead", "idem_oldest_due_seconds"]
     {
-        assert!(told.contains_key(&format!("{gauge} consumer=billing")), "{gauge}");
+        assert!(measured.contains_key(&format!("{gauge} consumer=billing")), "{gauge}");
     }
-    assert_eq!(told["idem_in_flight consumer=billing"], 0.0);
-    assert!(told.contains_key("idem_source_lag consumer=billing source=orders"), "{told:?}");
+    assert_eq!(measured["idem_in_flight consumer=billing"], 0.0);
+    assert!(measured.contains_key("idem_source_lag consumer=billing source=orders"), "{measured:?}");
 }
 
 #[tokio::test]
 async fn a_batch_has_one_claim_and_one_commit_of_a_handler() {
     let messages = ["a", "b", "c"].map(|id| message(id, false)).to_vec();
-    let (told, _) = run_in_batches(messages, 3).await;
-    let times = |name: &str| told[&format!("{name} consumer=billing handler=order")];
-    assert_eq!(told["idem_deliveries_total consumer=billing handler=order outcome=processed"], 3.0);
+    let (measured, _) = run_in_batches(messages, 3).await;
+    let times = |name: &str| measured[&format!("{name} consumer=billing handler=order")];
+    assert_eq!(measured["idem_deliveries_total consumer=billing handler=order outcome=processed"], 3.0);
     assert_eq!(times("idem_handler_seconds"), 3.0);
     // How many are there when a batch begins is not known.
     let (claims, commits) = (times("idem_claim_wait_seconds"), times("idem_commit_seconds"));
@@ -314,12 +314,12 @@ async fn a_message_that_crashed_is_a_line_with_its_row_and_an_outcome() {
     let file = tempfile::tempdir().unwrap();
     run_on(&url(&file), vec![message("later", false)], |worker| worker, 0).await;
     change(&url(&file), "UPDATE idem_inbox_messages SET crash_count = 4, run_at = 0").await;
-    let (told, lines) = run_on(&url(&file), Vec::new(), |worker| worker, 1).await;
+    let (measured, lines) = run_on(&url(&file), Vec::new(), |worker| worker, 1).await;
     let crashed = lines.line("reason=crashed");
     for part in ["ERROR", "the message is a dead letter", " id=", "attempt=1", "4 times", "the key later"] {
         assert!(crashed.contains(part), "{part:?} is not in {crashed:?}");
     }
-    assert_eq!(told["idem_deliveries_total consumer=billing handler=order outcome=dead"], 1.0);
+    assert_eq!(measured["idem_deliveries_total consumer=billing handler=order outcome=dead"], 1.0);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cargo::{cargo, run};
 use crate::services::Up;
-use crate::{demo, model, mutants, test};
+use crate::{mutants, packages, test};
 
 /// The feature sets of the facade that a user may select, each checked separately; the examples with the default ones, which
 /// are SQLite alone.
@@ -25,16 +25,16 @@ const FEATURES: &[&[&str]] = &[
 #[derive(Args)]
 pub(crate) struct Options {
     /// Run the relays of an outbox, the payments at a provider, a minute of orphaned rows and all mutants, which takes longer
-    /// than everything else. Otherwise only one part of the mutants, which the commit chooses.
+    /// than everything else. Otherwise only some of the mutants, which the commit selects.
     #[arg(long)]
     full: bool,
 }
 
-/// Runs the small campaign and one part of the mutants. The campaign mostly waits, so the mutants are built beside it.
+/// Runs the small campaign and some of the mutants. The campaign mostly waits, so the mutants are built beside it.
 fn part_of_commit() -> Result<()> {
     let mutants = mutants::Options::of_commit()?;
     thread::scope(|scope| {
-        let demo = scope.spawn(demo::small);
+        let demo = scope.spawn(packages::small);
         let tried = mutants::run(&mutants);
         demo.join().map_err(|_| anyhow!("the demo panicked"))??;
         tried
@@ -52,11 +52,11 @@ fn minute_of_orphans(servers: &Up) -> Result<()> {
 /// Runs the cheap checks first. A warning is an error here, so that warnings do not accumulate.
 pub(crate) fn run_all(options: &Options) -> Result<()> {
     mutants::run(&mutants::Options::check())?;
-    model::search(&["--small".to_owned()])?;
+    packages::search(&["--small".to_owned()])?;
     idem_services::tools()?;
     thread::scope(|scope| {
         // The servers' packages come from the network, while the compiler has work.
-        let installed = scope.spawn(|| idem_services::prepare().and_then(|()| idem_services::pooler()));
+        let installed = scope.spawn(idem_services::prepare);
         let linted = lint();
         installed.join().map_err(|_| anyhow!("the installation of the servers panicked"))??;
         linted
@@ -64,16 +64,16 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     // All the following checks share the servers.
     let servers = Up::new()?;
     if options.full {
-        demo::small()?;
-        demo::small_run(&["--relay", "--messages", "300", "--kills", "3"])?;
-        demo::small_run(&["external", "--messages", "300", "--kills", "3"])?;
+        packages::small()?;
+        packages::small_run(&["--relay", "--messages", "300", "--kills", "3"])?;
+        packages::small_run(&["external", "--messages", "300", "--kills", "3"])?;
         minute_of_orphans(&servers)?;
         mutants::run(&mutants::Options::default())?;
     } else {
         part_of_commit()?;
     }
     // Last, so that the output ends with that of `cargo test`.
-    test::test_beside(&test::Options::default(), || compile_as_users(options))
+    test::test(&test::Options::default(), || compile_as_users(options))
 }
 
 /// Checks format, lints and documentation.

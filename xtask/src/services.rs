@@ -18,7 +18,7 @@ pub(crate) fn run(what: What) -> Result<()> {
     match what {
         What::Up => {
             let all = idem_services::up()?;
-            tell(&all);
+            report(&all);
             print!("{}", idem_services::exports(&all));
         }
         What::Down => idem_services::down()?,
@@ -45,7 +45,7 @@ impl Up {
         idem_services::tools()?;
         let ran_before = idem_services::status().iter().any(|status| status.url.is_some());
         let all = idem_services::up()?;
-        tell(&all);
+        report(&all);
         let env = all.into_iter().filter_map(|status| Some((status.variable, status.url?))).collect();
         Ok(Self { env, end: !ran_before })
     }
@@ -62,7 +62,7 @@ impl Drop for Up {
 }
 
 /// Prints to stderr, because a shell evaluates stdout.
-fn tell(all: &[Status]) {
+fn report(all: &[Status]) {
     for Status { server, from, .. } in all {
         eprintln!("{server}: {from}");
     }

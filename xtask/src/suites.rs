@@ -11,10 +11,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::cargo::{announce, cargo, root, run};
-use crate::failures::failures;
+use crate::cargo::{Program, announce, cargo, failures, root, run};
 use crate::mutants;
-use crate::program::Program;
 
 const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
 
@@ -81,14 +79,14 @@ fn run_row(mut next: impl FnMut() -> Option<Program>, env: &[(&str, String)]) ->
     while let Some(program) = next() {
         let name = program.executable.file_name().context("cargo named no executable")?.to_string_lossy();
         let log = logs.join(&*name);
-        if !run_program(program.command().envs(env.iter().cloned()), &log)? {
+        if !run_program(program.command(&[]).envs(env.iter().cloned()), &log)? {
             failed.push(format!("{name}\n{}", failures(&String::from_utf8_lossy(&fs::read(log)?))));
         }
     }
     Ok(failed)
 }
 
-/// Runs a program, and prints its output when it has ended: another one runs beside it. Returns whether it passed.
+/// Runs a program, and prints its output when it has ended: another one runs concurrently with it. Returns whether it passed.
 fn run_program(command: &mut Command, log: &Path) -> Result<bool> {
     let name = log.file_name().unwrap_or_default().to_string_lossy();
     let file = File::create(log).context("cannot write the output of a test program")?;

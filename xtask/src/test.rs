@@ -22,7 +22,7 @@ const THREADS: &str = "RUST_TEST_THREADS";
 /// The examples that end by themselves.
 const RUN: &[&str] = &[
     "quickstart",
-    "by_hand",
+    "hand_written",
     "events",
     "ordering",
     "batch",
@@ -34,17 +34,12 @@ const RUN: &[&str] = &[
     "request",
     "payments",
 ];
-/// The examples that are tests.
-const TESTED: &[&str] = &["testing"];
-/// Runs the tests and the examples; or only the tests that the arguments name.
-pub(crate) fn test(options: &Options) -> Result<()> {
-    test_beside(options, || Ok(()))
-}
+/// The example that is a test.
+const TESTED: &str = "testing";
 
-/// As [`test()`]. These checks run beside the tests that wait.
-pub(crate) fn test_beside(options: &Options, checks: impl FnOnce() -> Result<()>) -> Result<()> {
+/// Runs the tests and the examples, and these checks beside the tests that wait; or only the tests that the arguments name.
+pub(crate) fn test(options: &Options, checks: impl FnOnce() -> Result<()>) -> Result<()> {
     idem_services::prepare()?;
-    idem_services::pooler()?;
     let servers = Up::new()?;
     let mut env = servers.env.clone();
     if env::var_os(THREADS).is_none() {
@@ -64,9 +59,7 @@ pub(crate) fn test_beside(options: &Options, checks: impl FnOnce() -> Result<()>
 
 /// Runs the examples, which are built with the tests, without servers.
 fn examples() -> Result<()> {
-    for name in TESTED {
-        run(&mut cargo(["test", "--workspace", "--all-features", "--example", name]))?;
-    }
+    run(&mut cargo(["test", "--workspace", "--all-features", "--example", TESTED]))?;
     for name in RUN {
         run_built(&format!("examples/{name}"), &[])?;
     }
@@ -105,7 +98,7 @@ mod tests {
             }
         }
         let by_tests = RUN_BY_TESTS.iter().map(|(name, _)| name);
-        let mut named: Vec<_> = RUN.iter().chain(TESTED).chain(by_tests).map(ToString::to_string).collect();
+        let mut named: Vec<_> = RUN.iter().chain([&TESTED]).chain(by_tests).map(ToString::to_string).collect();
         files.sort();
         named.sort();
         assert_eq!(files, named, "the files on the left, the lists on the right");

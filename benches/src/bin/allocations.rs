@@ -4,8 +4,6 @@
 
 #[path = "../idle.rs"]
 mod idle;
-#[path = "../nothing.rs"]
-mod nothing;
 #[path = "../queue.rs"]
 #[allow(dead_code, reason = "the other program uses all of it")]
 mod queue;

@@ -1,35 +1,31 @@
-//! The relay: how fast it publishes what is staged, and how long after the commit, compared to a loop by hand with the same
+//! The relay: how fast it publishes what is staged, and how long after the commit, compared to a hand-written loop with the same
 //! confirms.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `staged` | the outbox, filled |
-//! | `counted` | counts and times the confirms of a sink |
-//! | `sides` | one run of one side: the relay, with keys, beside an open transaction; the loop |
-//! | `pace` | from commit to confirm at a fixed rate |
+//! | `sides` | the outbox, filled; one run of one side: the relay, with keys, beside an open transaction; the loop |
+//! | `pace` | counts and times the confirms of a sink; from commit to confirm at a fixed rate |
 //! | `report` | the table |
 
-mod counted;
 mod pace;
 mod report;
 mod sides;
-mod staged;
 
 use anyhow::{Context, Result};
 use idem_brokers::Broker as Client;
 
 use self::report::{Line, Report};
 use self::sides::{Side, Sides};
-use crate::case::on_broker;
-use crate::machine::Machine;
+use crate::machine::describe;
 use crate::options::Relayed;
+use crate::plan::on_broker;
 use crate::servers::Servers;
 use crate::tables::run;
 
 /// Measures the brokers that were asked for.
 pub(crate) async fn measure(servers: &Servers, options: &Relayed) -> Result<Report> {
     let mut sides = Sides::new(&servers.database).await?;
-    let machine = Machine::look(&mut sides.conn).await?;
+    let machine = describe(&mut sides.conn).await?;
     let mut lines: Vec<_> = options.broker.iter().map(|broker| Line::new(*broker)).collect();
     for round in 0..=options.rounds {
         for line in &mut lines {
@@ -66,7 +62,7 @@ async fn all<B: Client>(
     }
     eprint!("\r\x1b[Kround {round} of {}: {}, at a fixed rate ", options.rounds, line.broker);
     let seconds = if round == 0 { options.seconds.min(1.0) } else { options.seconds };
-    let sample = pace::relay::<B>(sides, address, (options.rate, seconds)).await?;
+    let sample = pace::relay::<B>(sides, address, seconds).await?;
     if round > 0 {
         line.paced.push(sample);
     } else {

@@ -2,19 +2,17 @@
 
 use std::fmt;
 
-use super::pace::Sample;
-use super::sides::{CONCURRENCY, OTHERS, PART, Side};
-use super::staged::SIZE;
-use crate::case::Broker;
-use crate::machine::{Machine, load};
+use super::pace::{RATE, Sample};
+use super::sides::{CONCURRENCY, OTHERS, PART, SIZE, Side};
+use crate::machine::load;
 use crate::options::Relayed;
+use crate::plan::Broker;
 use crate::samples::median;
 
 #[derive(Debug)]
 pub(crate) struct Report {
-    machine: Machine,
+    machine: String,
     messages: usize,
-    rate: f64,
     seconds: f64,
     lines: Vec<Line>,
 }
@@ -41,8 +39,8 @@ const LABELS: [&str; Side::ALL.len()] = [
 
 /// The ratios, each with the lowest one that is allowed.
 const RATIOS: [(Side, Side, &str, f64); 4] = [
-    (Side::Relay, Side::Bare, "relay / loop", 0.8),
-    (Side::Keyed, Side::Bare, "relay, messages with keys / loop", 0.0),
+    (Side::Relay, Side::HandWritten, "relay / loop", 0.8),
+    (Side::Keyed, Side::HandWritten, "relay, messages with keys / loop", 0.0),
     (Side::Hot, Side::Keyed, "relay, all messages of one key / of many keys", 0.0),
     (Side::Open, Side::Behind, "relay, beside an open transaction / without", 0.8),
 ];
@@ -70,8 +68,8 @@ impl Line {
         [median(|sample| sample.p50), median(|sample| sample.p99)]
     }
 
-    fn is_at_rate(&self, rate: f64) -> bool {
-        self.paced.iter().all(|sample| sample.rate >= REACHED * rate)
+    fn is_at_rate(&self) -> bool {
+        self.paced.iter().all(|sample| sample.rate >= REACHED * RATE)
     }
 
     /// Returns whether each target is reached. NaN is a miss.
@@ -80,8 +78,8 @@ impl Line {
         ratios && self.percentiles().into_iter().zip(MILLIS).all(|(reached, most)| reached <= most)
     }
 
-    /// Writes the rates, their ratios, and the percentiles at this rate.
-    fn write(&self, f: &mut fmt::Formatter<'_>, rate: f64) -> fmt::Result {
+    /// Writes the rates, their ratios, and the percentiles.
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n{:52} {:>11}", self.broker.to_string(), "a second")?;
         for (label, rates) in LABELS.iter().zip(&self.rates) {
             writeln!(f, "{label:52} {:>11.0}", median(rates.clone()))?;
@@ -96,7 +94,7 @@ impl Line {
             let label = format!("commit to confirm, {what}");
             writeln!(f, "{label:52} {reached:>8.2} ms  at most {most:.0}{}", mark(reached <= most))?;
         }
-        if !self.is_at_rate(rate) {
+        if !self.is_at_rate() {
             writeln!(f, "the rate was not reached: nothing follows")?;
         }
         Ok(())
@@ -109,15 +107,14 @@ fn mark(reached: bool) -> &'static str {
 }
 
 impl Report {
-    pub(super) fn new(machine: Machine, options: &Relayed, lines: Vec<Line>) -> Self {
-        let Relayed { messages, rate, seconds, .. } = *options;
-        Self { machine, messages, rate, seconds, lines }
+    pub(super) fn new(machine: String, options: &Relayed, lines: Vec<Line>) -> Self {
+        Self { machine, messages: options.messages, seconds: options.seconds, lines }
     }
 
     /// Returns 0 if each target is reached on each broker, 1 if one is not, 2 if the messages were not committed at the rate,
     /// so that nothing follows.
     pub(crate) fn verdict(&self) -> u8 {
-        if !self.lines.iter().all(|line| line.is_at_rate(self.rate)) {
+        if !self.lines.iter().all(Line::is_at_rate) {
             return 2;
         }
         u8::from(!self.lines.iter().all(Line::is_reached) || self.lines.is_empty())
@@ -134,14 +131,13 @@ impl fmt::Display for Report {
             f,
             "\n{} messages of {SIZE} bytes, {CONCURRENCY} unconfirmed at once; with one key a {PART}th of them. Behind {}\n\
              others, which the relay deletes first, once while a transaction is open that began before all were staged.\n\
-             Then {} messages per second for {} s, from the answer of COMMIT to the confirm, behind the first tenth.\n\
+             Then {RATE} messages per second for {} s, from the answer of COMMIT to the confirm, behind the first tenth.\n\
              Medians of {rounds} rounds, and of the rounds' ratios.",
             self.messages,
             OTHERS * self.messages,
-            self.rate,
             self.seconds
         )?;
-        self.lines.iter().try_for_each(|line| line.write(f, self.rate))
+        self.lines.iter().try_for_each(|line| line.write(f))
     }
 }
 
@@ -153,13 +149,13 @@ mod tests {
     /// has a rate of 100.
     fn report(relay: f64, open: f64, p99: f64, rate: f64) -> Report {
         let mut line = Line::new(Broker::Nats);
-        let others = [(Side::Keyed, 2.0), (Side::Hot, 1.0), (Side::Behind, 80.0), (Side::Bare, 100.0)];
+        let others = [(Side::Keyed, 2.0), (Side::Hot, 1.0), (Side::Behind, 80.0), (Side::HandWritten, 100.0)];
         for (side, rate) in others.into_iter().chain([(Side::Relay, relay), (Side::Open, open)]) {
             line.rates[side as usize].push(rate);
         }
         let sample = Sample { p50: 5.0, p99, rate };
         line.paced = vec![sample];
-        Report { machine: Machine::default(), messages: 1, rate: 1000.0, seconds: 1.0, lines: vec![line] }
+        Report { machine: String::new(), messages: 1, seconds: 1.0, lines: vec![line] }
     }
 
     #[test]

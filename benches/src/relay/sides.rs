@@ -1,9 +1,10 @@
-//! One run of one side.
+//! The outbox, filled, and one run of one side.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures_util::{StreamExt, TryStreamExt, stream};
+use idem::outbox::Outgoing;
 use idem::{Postgres, Relay};
 use idem_brokers::Broker as Client;
 use idem_test::TappedSink;
@@ -11,9 +12,8 @@ use sqlx::{Connection, PgConnection, PgPool};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::counted::Confirms;
-use super::staged::{NAME, OUTBOX, fill, payload};
-use crate::by_hand;
+use super::pace::Confirms;
+use crate::hand_written;
 use crate::message::{self, SCHEMA};
 use crate::sides::LANES;
 use crate::tables::run;
@@ -49,11 +49,12 @@ pub(super) enum Side {
     /// deleted row.
     Open,
     /// A loop that publishes from memory.
-    Bare,
+    HandWritten,
 }
 
 impl Side {
-    pub(super) const ALL: [Self; 6] = [Self::Relay, Self::Keyed, Self::Hot, Self::Behind, Self::Open, Self::Bare];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Relay, Self::Keyed, Self::Hot, Self::Behind, Self::Open, Self::HandWritten];
 }
 
 pub(super) struct Sides {
@@ -70,7 +71,7 @@ impl Sides {
         let mut conn = PgConnection::connect(url).await?;
         message::tables(&mut conn).await?;
         let store = Postgres::options(url).schema(SCHEMA).connect().await?;
-        let pool = by_hand::pool(url, LANES as u32).await?;
+        let pool = hand_written::pool(url, LANES as u32).await?;
         Ok(Self { url: url.to_owned(), conn, store, pool })
     }
 
@@ -83,7 +84,7 @@ impl Sides {
             Side::Hot => self.publish::<B>(address, (0, messages.div_ceil(PART)), 1).await?,
             Side::Behind => self.publish::<B>(address, (OTHERS * messages, messages), 0).await?,
             Side::Open => self.publish_beside_open::<B>(address, messages).await?,
-            Side::Bare => bare(&client, messages).await?,
+            Side::HandWritten => hand_written(&client, messages).await?,
         };
         client.delete().await?;
         Ok(rate)
@@ -148,7 +149,7 @@ impl Sides {
 }
 
 /// Publishes from memory. The next message is published as soon as one is confirmed.
-async fn bare<B: Client>(client: &B, messages: usize) -> Result<f64> {
+async fn hand_written<B: Client>(client: &B, messages: usize) -> Result<f64> {
     let confirms = &Confirms::new(messages);
     stream::iter(0..messages)
         .map(|number| async move {
@@ -160,4 +161,37 @@ async fn bare<B: Client>(client: &B, messages: usize) -> Result<f64> {
         .try_collect::<()>()
         .await?;
     Ok(confirms.rate())
+}
+
+/// The name of the outbox.
+pub(super) const OUTBOX: &str = "bench";
+/// The name of the queue, stream or topic.
+pub(super) const NAME: &str = "idem-bench-relay";
+
+/// The bytes of a payload.
+pub(super) const SIZE: usize = 200;
+
+/// The number of messages of a transaction.
+const CHUNK: usize = 1000;
+
+/// Returns the payload of a message.
+pub(super) fn payload(number: usize) -> Vec<u8> {
+    let mut payload = number.to_string().into_bytes();
+    payload.resize(SIZE, b'.');
+    payload
+}
+
+/// Stages this many messages. With `keys`, they are spread over this many keys.
+pub(super) async fn fill(conn: &mut PgConnection, store: &Postgres, messages: usize, keys: usize) -> Result<()> {
+    let outbox = store.outbox(OUTBOX);
+    for first in (0..messages).step_by(CHUNK) {
+        let staged = (first..messages.min(first + CHUNK)).map(|number| {
+            let message = Outgoing::new(NAME, payload(number));
+            if keys == 0 { message } else { message.key((number % keys) as i64) }
+        });
+        let mut tx = conn.begin().await?;
+        outbox.stage(&mut tx, staged).await?;
+        tx.commit().await?;
+    }
+    Ok(())
 }

@@ -2,16 +2,11 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `worker`, `process` | the worker, which is a separate process; its memory and connections, seen from outside |
-//! | `messages`, `publisher` | the messages with their copies; publishes them |
-//! | `minute` | what is measured each minute |
-//! | `trend`, `verdict` | the growth over the run; what is reached |
+//! | `worker` | the worker, which is a separate process, and its memory, seen from outside |
+//! | `publisher` | publishes the messages, with their copies |
+//! | `verdict` | what is measured each minute, the growth over the run, and what is reached |
 
-mod messages;
-mod minute;
-mod process;
 mod publisher;
-mod trend;
 mod verdict;
 mod worker;
 
@@ -24,15 +19,13 @@ use sqlx::{Connection, PgConnection};
 use tokio::sync::watch;
 use tokio::time::{interval, sleep, timeout};
 
-use self::minute::{LOOK, Minute};
-use self::process::Process;
 use self::publisher::Pace;
-use self::verdict::Verdict;
-use self::worker::{KEPT, NAME, SCHEMA};
-use crate::case::on_broker;
-use crate::machine::{Machine, load};
+use self::verdict::{Minute, SAMPLE_INTERVAL, Verdict};
+use self::worker::{KEPT, NAME, Process, SCHEMA};
+use crate::machine::{describe, load};
 use crate::message;
 use crate::options::Soak;
+use crate::plan::on_broker;
 use crate::servers::Servers;
 use crate::tables::run;
 
@@ -55,7 +48,7 @@ async fn on<B: Client>(url: &str, address: &str, options: &Soak) -> Result<u8> {
     run(&mut conn, format!("DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")).await?;
     let client = B::connect(address, NAME).await?;
     client.create_keeping(KEPT).await?;
-    println!("command     cargo xtask soak (release build)\n{}", Machine::look(&mut conn).await?);
+    println!("command     cargo xtask soak (release build)\n{}", describe(&mut conn).await?);
     println!("worker      one message per transaction from {}, claims kept for six minutes\n", options.broker);
     println!("{}", Minute::heading());
 
@@ -94,7 +87,7 @@ async fn watched(
     pace: &watch::Sender<Pace>,
     count: u64,
 ) -> Result<Vec<Minute>> {
-    let mut ticks = interval(LOOK);
+    let mut ticks = interval(SAMPLE_INTERVAL);
     ticks.tick().await;
     let mut minutes = Vec::new();
     for number in 1..=count {

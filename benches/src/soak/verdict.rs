@@ -1,10 +1,93 @@
-//! What a soak shows: what grew after its first minutes, and what became of the messages.
+//! What is measured in each minute of a soak, and what that shows: what grew after the first ones, whatever single minutes do, and
+//! what became of the messages.
 
 use std::fmt;
+use std::time::Duration;
 
-use super::minute::{Minute, Table};
-use super::trend::growth;
+use anyhow::Result;
+use sqlx::{AssertSqlSafe, PgConnection};
+use tokio::time::{Instant, Interval};
+
+use super::worker::{Process, SCHEMA};
 use crate::samples::median;
+
+/// The time between two samples of the process.
+pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
+
+const SAMPLES: usize = 12;
+
+/// One minute of a soak. Memory is the median of its samples; connections and tables are those of its end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Minute {
+    /// All messages so far.
+    pub(crate) processed: u64,
+    /// Messages per second, from the third sample to the last.
+    pub(crate) rate: f64,
+    /// Megabytes that the process has allocated.
+    pub(crate) memory: f64,
+    pub(crate) connections: f64,
+    pub(crate) claims: Table,
+    pub(crate) inbox: Table,
+}
+
+/// A table with its indexes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Table {
+    /// Megabytes.
+    pub(crate) size: f64,
+    pub(crate) live: f64,
+    pub(crate) dead: f64,
+}
+
+impl Minute {
+    /// Measures the next minute.
+    pub(crate) async fn measure(ticks: &mut Interval, worker: &Process, conn: &mut PgConnection) -> Result<Self> {
+        let (mut memory, mut samples) = (Vec::new(), Vec::new());
+        for _ in 0..SAMPLES {
+            ticks.tick().await;
+            samples.push((Instant::now(), worker.processed()));
+            memory.push(worker.memory()?);
+        }
+        let ((began, first), (ended, processed)) = (samples[2], samples[SAMPLES - 1]);
+        let rate = processed.saturating_sub(first) as f64 / ended.duration_since(began).as_secs_f64();
+        // One for each connection but this one, whoever has made it: the server has no other users.
+        let text = "SELECT count(*)::float8 FROM pg_stat_activity
+                    WHERE backend_type = 'client backend' AND datname = current_database() AND pid <> pg_backend_pid()";
+        let connections = sqlx::query_scalar(text).fetch_one(&mut *conn).await?;
+        let (claims, inbox) =
+            (Table::read(conn, "processed_messages").await?, Table::read(conn, "inbox_messages").await?);
+        Ok(Self { processed, rate, memory: median(memory), connections, claims, inbox })
+    }
+
+    /// Returns the heading of the lines.
+    pub(crate) fn heading() -> &'static str {
+        "Memory is what the process has allocated (RssAnon), database the number of its connections to PostgreSQL. Tables are\n\
+         measured at the end of the minute, with their indexes.\n\n\
+         minute processed   per s  memory MB database  claims MB      live      dead  inbox MB     live     dead"
+    }
+}
+
+impl Table {
+    async fn read(conn: &mut PgConnection, name: &str) -> Result<Self> {
+        let table = format!("{SCHEMA}.{name}");
+        let text = format!(
+            "SELECT pg_total_relation_size('{table}') / 1e6::float8, count(*)::float8,
+                    pg_stat_get_dead_tuples('{table}'::regclass)::float8
+             FROM {table}"
+        );
+        let (size, live, dead) = sqlx::query_as(AssertSqlSafe(text)).fetch_one(conn).await?;
+        Ok(Self { size, live, dead })
+    }
+}
+
+impl fmt::Display for Minute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { processed, rate, memory, connections, claims, inbox } = self;
+        write!(f, "{processed:>9} {rate:>7.0} {memory:>10.2} {connections:>8} ")?;
+        write!(f, "{:>10.2} {:>9} {:>9} ", claims.size, claims.live, claims.dead)?;
+        write!(f, "{:>9.3} {:>8} {:>8}", inbox.size, inbox.live, inbox.dead)
+    }
+}
 
 /// The minutes that are not judged: the worker's caches fill, and the claims grow up to their retention.
 const SETTLE: usize = 10;
@@ -122,6 +205,18 @@ fn number(value: f64) -> String {
     format!("{rounded}")
 }
 
+/// Returns the growth from the first value to the last by the Theil-Sen estimator, which is the median of the slopes
+/// between all pairs of values: up to 29 % of them may be anything (Sen 1968). Zero for fewer than two values.
+pub(crate) fn growth(values: &[f64]) -> f64 {
+    let mut slopes = Vec::new();
+    for (at, value) in values.iter().enumerate() {
+        for (distance, later) in values[at + 1..].iter().enumerate() {
+            slopes.push((later - value) / (distance + 1) as f64);
+        }
+    }
+    if slopes.is_empty() { 0.0 } else { median(slopes) * (values.len() - 1) as f64 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,5 +262,21 @@ mod tests {
             assert_eq!(verdict.code(), 2);
             assert!(verdict.to_string().contains("proves nothing"));
         }
+    }
+
+    #[test]
+    fn a_steady_growth_is_found_beside_noise_and_outliers() {
+        let mut values: Vec<f64> =
+            (0..50).map(|minute| f64::from(minute) * 0.1 + f64::from(minute % 3) * 0.05).collect();
+        values[20] = 100.0;
+        values[49] = 0.0;
+        assert!((4.7..=5.1).contains(&growth(&values)), "{}", growth(&values));
+    }
+
+    #[test]
+    fn noise_without_a_trend_is_not_growth() {
+        let mut values = vec![5.0; 50];
+        values[49] = 9.0;
+        assert_eq!([growth(&values), growth(&[1.0]), growth(&[])], [0.0; 3]);
     }
 }

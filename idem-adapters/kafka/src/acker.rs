@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use idem_core::{Acker, BoxError, Settled};
 
-use crate::partition::Ticket;
+use crate::partition::Receipt;
 use crate::shared::Shared;
 
 /// Settles one delivery of a [`Topic`](crate::Topic), in the assignment that delivered it and in no other.
@@ -18,13 +18,13 @@ use crate::shared::Shared;
 /// partition and is delivered again to the partition's next owner.
 pub struct KafkaAcker {
     shared: Arc<Shared>,
-    ticket: Ticket,
+    receipt: Receipt,
     settled: bool,
 }
 
 impl KafkaAcker {
-    pub(crate) fn new(shared: Arc<Shared>, ticket: Ticket) -> Self {
-        Self { shared, ticket, settled: false }
+    pub(crate) fn new(shared: Arc<Shared>, receipt: Receipt) -> Self {
+        Self { shared, receipt, settled: false }
     }
 }
 
@@ -32,28 +32,28 @@ impl Acker for KafkaAcker {
     /// Never fails.
     async fn ack(mut self) -> Result<Settled, BoxError> {
         self.settled = true;
-        Ok(if self.shared.ack(&self.ticket) { Settled::Sent } else { Settled::Stale })
+        Ok(if self.shared.ack(&self.receipt) { Settled::Sent } else { Settled::Stale })
     }
 
     fn stored(&mut self) {
-        self.ticket.marked = false;
+        self.receipt.marked = false;
     }
 
     /// Never fails.
     async fn release(mut self) -> Result<Settled, BoxError> {
         self.settled = true;
-        Ok(if self.shared.leave(&self.ticket) { Settled::Sent } else { Settled::Stale })
+        Ok(if self.shared.leave(&self.receipt) { Settled::Sent } else { Settled::Stale })
     }
 
     fn is_live(&self) -> bool {
-        self.ticket.assignment.is_live()
+        self.receipt.assignment.is_live()
     }
 }
 
 impl Drop for KafkaAcker {
     fn drop(&mut self) {
         if !self.settled {
-            self.shared.leave(&self.ticket);
+            self.shared.leave(&self.receipt);
         }
     }
 }
@@ -78,8 +78,8 @@ mod tests {
         let mut marks = Vec::new();
         for offset in 0..3 {
             shared.receive(1, vec![(offset, Delivery::new("orders", "{}"))]);
-            let (ticket, delivery) = shared.next().await.unwrap();
-            let mut acker = KafkaAcker::new(Arc::clone(&shared), ticket);
+            let (receipt, delivery) = shared.next().await.unwrap();
+            let mut acker = KafkaAcker::new(Arc::clone(&shared), receipt);
             // The first one is a duplicate.
             if offset > 0 {
                 acker.stored();

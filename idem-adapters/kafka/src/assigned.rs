@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use idem_core::{Delivery, DeliveryOrder};
 
-use crate::partition::{Assignment, Partition, Ticket, TopicPartition};
+use crate::partition::{Assignment, Partition, Receipt, TopicPartition};
 use crate::stall::{Cause, Stall};
 
 /// The limit on the payload bytes buffered over all partitions. The record that reaches the limit is still buffered.
 /// Partitions have equal shares, so that a stalled one does not use up the room of the others. The same limit applies to
 /// payload bytes handed out to the worker, of which a partition can have its part.
-const ROOM: usize = 32 << 20;
+const CAPACITY: usize = 32 << 20;
 
 /// The limit on the deliveries buffered over all partitions, in equal shares.
 const BUFFERED: usize = 2048;
@@ -87,8 +87,8 @@ impl Assigned {
             owned.received += 1;
             let delivery = delivery.with_redelivered(marked);
             let (key, bytes) = (delivery.ordering_key(), delivery.payload().len());
-            let ticket = Ticket { assignment: Arc::clone(&owned.assignment), offset, marked, key, bytes };
-            owned.buffer.push(ticket, delivery);
+            let receipt = Receipt { assignment: Arc::clone(&owned.assignment), offset, marked, key, bytes };
+            owned.buffer.push(receipt, delivery);
         }
     }
 
@@ -104,27 +104,27 @@ impl Assigned {
     }
 
     /// Returns the next delivery, if one more may be unsettled. Partitions take turns.
-    pub(crate) fn take(&mut self) -> Option<(Ticket, Delivery)> {
-        if self.unsettled >= self.max_unsettled || self.held >= ROOM {
+    pub(crate) fn take(&mut self) -> Option<(Receipt, Delivery)> {
+        if self.unsettled >= self.max_unsettled || self.held >= CAPACITY {
             return None;
         }
         let mut turns = self.partitions.range(self.turn + 1..).chain(self.partitions.range(..=self.turn));
         let next = *turns.find(|(_, owned)| owned.buffer.is_ready() && self.has_share(owned))?.0;
         let owned = self.partitions.get_mut(&next)?;
         self.turn = next;
-        let (ticket, delivery) = owned.buffer.pop()?;
+        let (receipt, delivery) = owned.buffer.pop()?;
         owned.running += 1;
-        owned.held += ticket.bytes;
-        self.held += ticket.bytes;
+        owned.held += receipt.bytes;
+        self.held += receipt.bytes;
         self.unsettled += 1;
-        Some((ticket, delivery))
+        Some((receipt, delivery))
     }
 
     /// Whether a partition may have one more delivery unsettled. One that has none always may.
     fn has_share(&self, owned: &Partition) -> bool {
         let unsettled = owned.running + owned.left;
-        let (free, room) = (self.max_unsettled.saturating_sub(self.unsettled), ROOM.saturating_sub(self.held));
-        self.partitions.len() == 1 || unsettled == 0 || (unsettled < self.times * free && owned.held < room)
+        let (free, capacity) = (self.max_unsettled.saturating_sub(self.unsettled), CAPACITY.saturating_sub(self.held));
+        self.partitions.len() == 1 || unsettled == 0 || (unsettled < self.times * free && owned.held < capacity)
     }
 
     /// The number of unsettled deliveries, if no further one can be handed out although some are ready.
@@ -135,19 +135,19 @@ impl Assigned {
     }
 
     /// Marks a delivery as finished. Returns `false` if its assignment has ended.
-    pub(crate) fn finish(&mut self, ticket: &Ticket) -> bool {
-        let Some(owned) = self.settle(ticket) else { return false };
-        owned.to_mark += usize::from(ticket.marked);
-        owned.tracker.finish(ticket.offset);
-        ticket.key.into_iter().for_each(|key| owned.buffer.free(key));
+    pub(crate) fn finish(&mut self, receipt: &Receipt) -> bool {
+        let Some(owned) = self.settle(receipt) else { return false };
+        owned.to_mark += usize::from(receipt.marked);
+        owned.tracker.finish(receipt.offset);
+        receipt.key.into_iter().for_each(|key| owned.buffer.free(key));
         self.unsettled -= 1;
         true
     }
 
     /// Handles a delivery that was released or dropped: it stays unsettled, and holds back the finished prefix and the
     /// deliveries behind it in its order. Returns `false` if its assignment has ended.
-    pub(crate) fn leave_unsettled(&mut self, ticket: &Ticket) -> bool {
-        let Some(owned) = self.settle(ticket) else { return false };
+    pub(crate) fn leave_unsettled(&mut self, receipt: &Receipt) -> bool {
+        let Some(owned) = self.settle(receipt) else { return false };
         owned.left += 1;
         true
     }
@@ -198,11 +198,11 @@ impl Assigned {
     }
 
     /// How many more records of the assignment with this epoch may be received.
-    pub(crate) fn room(&self, epoch: u64) -> usize {
+    pub(crate) fn capacity(&self, epoch: u64) -> usize {
         let receives = |owned: &&Partition| !owned.leaving && owned.stall.receives();
         let Some(owned) = self.partitions.get(&epoch).filter(receives) else { return 0 };
         let sharing = self.partitions.len();
-        if owned.buffer.bytes() >= ROOM / sharing {
+        if owned.buffer.bytes() >= CAPACITY / sharing {
             return 0;
         }
         let share = self.share().saturating_sub(owned.buffer.len());
@@ -218,9 +218,9 @@ impl Assigned {
     /// about as much for one record as for many. If it has nothing to hand out, even one record counts, for example
     /// behind a slow delivery.
     pub(crate) fn wants(&self, epoch: u64) -> bool {
-        let room = self.room(epoch);
+        let capacity = self.capacity(epoch);
         let half = self.window.min(self.share()) / 2;
-        room > 0 && (room >= half || !self.partitions.get(&epoch).is_some_and(|owned| owned.buffer.is_ready()))
+        capacity > 0 && (capacity >= half || !self.partitions.get(&epoch).is_some_and(|owned| owned.buffer.is_ready()))
     }
 
     /// The assigned partitions that are not being revoked, each with the epoch of its assignment.
@@ -243,8 +243,8 @@ impl Assigned {
     pub(crate) fn progress(&mut self) -> Vec<(TopicPartition, i64)> {
         let mut progress = Vec::new();
         for owned in self.partitions.values_mut() {
-            if let Some(finished) = owned.tracker.finished().filter(|_| owned.told != owned.tracker.finished()) {
-                owned.told = Some(finished);
+            if let Some(finished) = owned.tracker.finished().filter(|_| owned.reported != owned.tracker.finished()) {
+                owned.reported = Some(finished);
                 progress.push((owned.assignment.partition.clone(), finished));
             }
         }
@@ -287,11 +287,11 @@ impl Assigned {
     }
 
     /// Notes that a delivery is no longer with the worker. Returns its partition, unless its assignment has ended.
-    fn settle(&mut self, ticket: &Ticket) -> Option<&mut Partition> {
-        let owned = self.partitions.get_mut(&ticket.assignment.epoch)?;
+    fn settle(&mut self, receipt: &Receipt) -> Option<&mut Partition> {
+        let owned = self.partitions.get_mut(&receipt.assignment.epoch)?;
         owned.running -= 1;
-        owned.held -= ticket.bytes;
-        self.held -= ticket.bytes;
+        owned.held -= receipt.bytes;
+        self.held -= receipt.bytes;
         Some(owned)
     }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use idem_core::Delivery;
 
-use crate::partition::Ticket;
+use crate::partition::Receipt;
 
 /// The records that wait to be handed out: first in, first out, but only one at a time for each ordering key.
 ///
@@ -22,24 +22,24 @@ pub(crate) struct Buffer {
     bytes: usize,
 }
 
-type Waiting = (Ticket, Delivery);
+type Waiting = (Receipt, Delivery);
 
 impl Buffer {
-    pub(crate) fn push(&mut self, ticket: Ticket, delivery: Delivery) {
+    pub(crate) fn push(&mut self, receipt: Receipt, delivery: Delivery) {
         self.len += 1;
         self.bytes += delivery.payload().len();
-        match ticket.key {
-            Some(key) if !self.taken.insert(key) => self.behind.entry(key).or_default().push_back((ticket, delivery)),
-            _ => self.ready.push_back((ticket, delivery)),
+        match receipt.key {
+            Some(key) if !self.taken.insert(key) => self.behind.entry(key).or_default().push_back((receipt, delivery)),
+            _ => self.ready.push_back((receipt, delivery)),
         }
     }
 
     /// Returns the next record that can be handed out. Its key stays taken until [`free`](Self::free) is called.
     pub(crate) fn pop(&mut self) -> Option<Waiting> {
-        let (ticket, delivery) = self.ready.pop_front()?;
+        let (receipt, delivery) = self.ready.pop_front()?;
         self.len -= 1;
         self.bytes -= delivery.payload().len();
-        Some((ticket, delivery))
+        Some((receipt, delivery))
     }
 
     /// Releases a key whose handed-out record is finished, so that its next record can be handed out.

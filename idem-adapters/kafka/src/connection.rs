@@ -32,7 +32,7 @@ const UNKNOWN: Duration = Duration::from_secs(2);
 
 /// Checks that a broker answers and that the login works.
 pub(crate) async fn connect(config: &Config) -> Result<(), Error> {
-    look(config, |config| Look::new(config)?.ask(Some(NO_TOPIC)).map(drop)).await
+    blocking(config, |config| MetadataClient::new(config)?.ask(Some(NO_TOPIC)).map(drop)).await
 }
 
 /// Returns the wanted topics, each with its partitions. Every named topic must exist, and the names and patterns
@@ -40,13 +40,13 @@ pub(crate) async fn connect(config: &Config) -> Result<(), Error> {
 pub(crate) async fn topics(config: &Config, wanted: &Arc<Wanted>) -> Result<Known, Error> {
     let wanted = Arc::clone(wanted);
     let resolved = move |config: &Config| {
-        let look = Look::new(config)?;
-        resolve(config, &wanted, |topic| look.ask_until_known(topic), |_| false)
+        let client = MetadataClient::new(config)?;
+        resolve(config, &wanted, |topic| client.ask_until_known(topic), |_| false)
     };
-    look(config, resolved).await
+    blocking(config, resolved).await
 }
 
-async fn look<T: Send + 'static>(
+async fn blocking<T: Send + 'static>(
     config: &Config,
     how: impl FnOnce(&Config) -> Result<T, Loss> + Send + 'static,
 ) -> Result<T, Error> {
@@ -85,12 +85,12 @@ pub(crate) fn resolve(
 }
 
 /// A client that sends queries and records why they get no answer.
-struct Look<'a> {
+struct MetadataClient<'a> {
     config: &'a Config,
     consumer: BaseConsumer<Witness>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> MetadataClient<'a> {
     fn new(config: &'a Config) -> Result<Self, Loss> {
         Ok(Self { config, consumer: client(config, &config.client, Witness::new(config))? })
     }

@@ -35,7 +35,7 @@ const COMMIT: Duration = Duration::from_millis(200);
 const SLEEP: Duration = Duration::from_millis(100);
 
 /// How often to check whether partitions have leaders.
-const LOOK: Duration = Duration::from_secs(30);
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How long to wait for an event.
 const SERVED: Duration = Duration::from_millis(10);
@@ -72,8 +72,8 @@ fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
     let _ = shared.thread.set(thread::current());
     if start::decides(&plan) {
         // With a client that is not yet in a group, so that no other member waits.
-        let look = connection::client(&plan.config, &plan.client(), Witness::new(&plan.config))?;
-        plan.begins = start::decide(&look, &plan)?;
+        let client = connection::client(&plan.config, &plan.client(), Witness::new(&plan.config))?;
+        plan.begins = start::decide(&client, &plan)?;
     }
     let (config, client) = (Arc::clone(&plan.config), plan.client());
     let mut consumer = connection::client(&config, &client, Member::new(plan, Arc::clone(shared)))?;
@@ -131,7 +131,7 @@ struct Queue {
 impl Thread<'_> {
     fn work(&mut self) -> Result<(), Loss> {
         let mut committed = Instant::now();
-        let mut looked: Option<Instant> = None;
+        let mut checked: Option<Instant> = None;
         loop {
             if self.shared.lock().closing {
                 return Ok(());
@@ -141,9 +141,9 @@ impl Thread<'_> {
                 self.commit();
                 self.member.retry(self.consumer);
             }
-            if self.shared.lock().joined && looked.is_none_or(|at| at.elapsed() >= LOOK) {
-                looked = Some(Instant::now());
-                self.member.look_for_leaders(self.consumer);
+            if self.shared.lock().joined && checked.is_none_or(|at| at.elapsed() >= CHECK_INTERVAL) {
+                checked = Some(Instant::now());
+                self.member.check_leaders(self.consumer);
             }
             self.serve()?;
             self.subscribed.follow(self.member, self.consumer)?;
@@ -153,7 +153,7 @@ impl Thread<'_> {
             match self.receive()? {
                 Received::More => {}
                 Received::All => self.shared.sleep(SLEEP, Waits::Nothing),
-                Received::NoRoom => self.shared.sleep(SLEEP, Waits::Room),
+                Received::NoCapacity => self.shared.sleep(SLEEP, Waits::Capacity),
             }
         }
     }
@@ -249,9 +249,9 @@ impl Thread<'_> {
     /// Receives from each partition in turn as many records as there is room for.
     fn receive(&mut self) -> Result<Received, Loss> {
         let (mut left, mut records) = (Received::All, Vec::new());
-        let rooms = self.shared.rooms(self.queues.values().map(|queue| queue.epoch));
-        for ((partition, queue), room) in self.queues.iter_mut().zip(rooms) {
-            let turn = room.min(TURN);
+        let capacities = self.shared.capacities(self.queues.values().map(|queue| queue.epoch));
+        for ((partition, queue), capacity) in self.queues.iter_mut().zip(capacities) {
+            let turn = capacity.min(TURN);
             let (mut received, mut bytes) = (Vec::new(), 0);
             while received.len() < turn && bytes < TURN_BYTES {
                 if let Some(early) = queue.early.pop_front() {
@@ -273,7 +273,7 @@ impl Thread<'_> {
                 }
             }
             if received.len() == turn {
-                left = left.max(if turn == room { Received::NoRoom } else { Received::More });
+                left = left.max(if turn == capacity { Received::NoCapacity } else { Received::More });
             } else if bytes >= TURN_BYTES {
                 left = Received::More;
             }
@@ -299,7 +299,7 @@ enum Received {
     /// No records for now.
     All,
     /// Records for which there is no room.
-    NoRoom,
+    NoCapacity,
     /// Records that can be received at once.
     More,
 }

@@ -17,12 +17,12 @@ pub(crate) const CONTENT_TYPE: &str = "content-type";
 
 /// Converts a record to a delivery. A record that cannot be represented is marked as such and becomes a dead letter.
 pub(crate) fn delivery(topic: &Arc<str>, record: &BorrowedMessage<'_>, order: DeliveryOrder) -> Delivery {
-    let (headers, unfit) = headers(record);
+    let (headers, unrepresentable) = headers(record);
     facts(topic, record, order)
         .with_message_id(id(&headers))
         .with_content_type(text(&headers, CONTENT_TYPE))
         .with_headers(headers)
-        .with_unrepresentable(unfit)
+        .with_unrepresentable(unrepresentable)
 }
 
 /// Converts everything but the headers.

@@ -27,7 +27,7 @@ impl From<Loss> for Error {
 /// A connection failed. `reason` is librdkafka's last error text.
 pub(crate) fn connecting(place: &str, code: Option<RDKafkaErrorCode>, reason: String) -> Loss {
     use RDKafkaErrorCode as Code;
-    let cure = match code {
+    let remedy = match code {
         Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
             "check user, password and the SASL mechanism, or what is given to .sasl_credentials(..) or .sasl_oauthbearer(..)"
         }
@@ -46,7 +46,7 @@ pub(crate) fn connecting(place: &str, code: Option<RDKafkaErrorCode>, reason: St
              with the same security (plain, TLS, SASL)"
         }
     };
-    Loss::Broker(format!("cannot connect to Kafka at {place}: {cure}"), reason)
+    Loss::Broker(format!("cannot connect to Kafka at {place}: {remedy}"), reason)
 }
 
 /// The topic does not exist.

@@ -50,7 +50,7 @@ impl Member {
         for (partition, begin) in begins {
             self.shared.lock().assigned.assign(partition, begin);
         }
-        self.tell();
+        self.report_stalled();
         Ok(())
     }
 
@@ -72,7 +72,7 @@ impl Member {
             self.shaken.store(true, Ordering::Relaxed);
         }
         self.shared.remove(&partitions);
-        self.tell();
+        self.report_stalled();
     }
 
     /// Stores the finished prefixes in the client.

@@ -52,17 +52,17 @@ fn raw<'a>(record: &'a BorrowedMessage<'_>) -> Result<Raw<'a>, RDKafkaRespErr> {
 }
 
 fn named(raw: Raw<'_>) -> (Headers, Option<String>) {
-    let (mut headers, mut unfit) = (Headers::new(), String::new());
+    let (mut headers, mut unrepresentable) = (Headers::new(), String::new());
     for (at, (name, value)) in raw.into_iter().enumerate() {
         let text = String::from_utf8_lossy(name);
         if text.as_bytes() != name {
             let bytes = hex::encode(name);
-            let _ = write!(unfit, "the name of header {at} is not UTF-8: its bytes are {bytes}. ");
+            let _ = write!(unrepresentable, "the name of header {at} is not UTF-8: its bytes are {bytes}. ");
         }
         headers.push(text.into_owned(), Bytes::copy_from_slice(value));
     }
-    let unfit = unfit.trim_end().to_owned();
-    (headers, (!unfit.is_empty()).then_some(unfit))
+    let unrepresentable = unrepresentable.trim_end().to_owned();
+    (headers, (!unrepresentable.is_empty()).then_some(unrepresentable))
 }
 
 #[cfg(test)]
@@ -71,10 +71,10 @@ mod tests {
 
     #[test]
     fn a_name_that_is_not_text_is_shown_by_its_bytes() {
-        let (headers, unfit) = named(vec![(b"a", b"1"), (&[0xfe, b'o'], &[0xff])]);
+        let (headers, unrepresentable) = named(vec![(b"a", b"1"), (&[0xfe, b'o'], &[0xff])]);
         let expected: [(&str, &[u8]); 2] = [("a", b"1"), ("\u{fffd}o", &[0xff])];
         assert_eq!(headers.iter().collect::<Vec<_>>(), expected);
-        assert_eq!(unfit.as_deref(), Some("the name of header 1 is not UTF-8: its bytes are fe6f."));
+        assert_eq!(unrepresentable.as_deref(), Some("the name of header 1 is not UTF-8: its bytes are fe6f."));
         assert_eq!(named(vec![("\u{e9}".as_bytes(), b"")]).1, None);
     }
 }

@@ -6,15 +6,15 @@ const SHORT: i64 = 24 * 3_600_000;
 /// Warns of them. None is refused: a topic of states needs only the last record of a key, and a partition whose offset has
 /// expired stops with an error, so that nothing is skipped silently.
 pub(crate) fn warn<'a>(topic: &str, value: impl Fn(&str) -> Option<&'a str>) {
-    for (setting, cure) in limits(value) {
+    for (setting, remedy) in limits(value) {
         tracing::warn!(
             topic,
-            "{setting} deletes records of the topic, handled or not, so an outage that lasts longer loses them: {cure}"
+            "{setting} deletes records of the topic, handled or not, so an outage that lasts longer loses them: {remedy}"
         );
     }
 }
 
-/// The settings, each with its cure.
+/// The settings, each with its remedy.
 fn limits<'a>(value: impl Fn(&str) -> Option<&'a str>) -> Vec<(String, &'static str)> {
     let mut limits = Vec::new();
     let number = |name| value(name)?.parse::<i64>().ok();

@@ -97,7 +97,7 @@ impl Member {
     }
 
     /// Sets the metric of stalled partitions for each topic.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn report_stalled(&self) {
         describe_gauge!(
             "idem_kafka_stalled_partitions",
             "Partitions of this process that are stalled; the log says why"

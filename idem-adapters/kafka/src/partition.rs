@@ -55,7 +55,7 @@ impl Assignment {
 
 /// Identifies one delivery of one assignment of its partition.
 #[derive(Debug, Clone)]
-pub(crate) struct Ticket {
+pub(crate) struct Receipt {
     pub(crate) assignment: Arc<Assignment>,
     pub(crate) offset: i64,
     /// Marked as redelivered, and not stored.
@@ -86,7 +86,7 @@ pub(crate) struct Partition {
     /// is finished without being stored.
     pub(crate) to_mark: usize,
     /// The end of the finished prefix that was last passed to the client.
-    pub(crate) told: Option<i64>,
+    pub(crate) reported: Option<i64>,
     /// The partition is being revoked: running handlers may finish, and none starts.
     pub(crate) leaving: bool,
     pub(crate) stall: Stall,
@@ -105,7 +105,7 @@ impl Partition {
             left: 0,
             received: 0,
             to_mark,
-            told: None,
+            reported: None,
             leaving: false,
             stall: Stall::default(),
         }

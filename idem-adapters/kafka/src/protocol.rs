@@ -56,8 +56,8 @@ impl GroupProtocol {
         }
     }
 
-    /// The cure for an error that ends the client, as the continuation of "the subscription has ended".
-    pub(crate) fn cure(self, code: Code) -> &'static str {
+    /// The remedy for an error that ends the client, as the continuation of "the subscription has ended".
+    pub(crate) fn remedy(self, code: Code) -> &'static str {
         match code {
             Code::UnsupportedFeature | Code::UnsupportedVersion if self == Self::Consumer => {
                 ": GroupProtocol::Consumer needs brokers of Kafka 4.0 or later, with the feature group.version=1. Use \
@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn brokers_that_are_too_old_are_told_from_other_ends() {
-        let cure = |protocol: GroupProtocol| protocol.cure(Code::UnsupportedFeature);
-        assert!(cure(GroupProtocol::Consumer).contains("Kafka 4.0") && cure(GroupProtocol::Classic).is_empty());
+        let remedy = |protocol: GroupProtocol| protocol.remedy(Code::UnsupportedFeature);
+        assert!(remedy(GroupProtocol::Consumer).contains("Kafka 4.0") && remedy(GroupProtocol::Classic).is_empty());
     }
 
     #[test]

@@ -38,8 +38,8 @@ impl Member {
         let said = if heard.reason.is_empty() { error.to_string() } else { heard.reason };
         let ended = || Loss::Broker(format!("the subscription to {} has ended", self.plan.place()), said.clone());
         if let Some((code, said)) = consumer.client().fatal_error() {
-            let cure = self.plan.protocol.cure(code);
-            return Err(Loss::Broker(format!("the subscription to {} has ended{cure}", self.plan.place()), said));
+            let remedy = self.plan.protocol.remedy(code);
+            return Err(Loss::Broker(format!("the subscription to {} has ended{remedy}", self.plan.place()), said));
         }
         if let KafkaError::MessageConsumptionFatal(_) = error {
             return Err(ended());
@@ -67,11 +67,11 @@ impl Member {
                     self.quarantine(consumer, partition, Cause::Stuck, &format!("it cannot be read: {error}"));
                 } else {
                     // A member that left would pass a forbidden topic on to the next one, and that to another.
-                    let cure = match code {
+                    let remedy = match code {
                         Some(Code::TopicAuthorizationFailed) => " (allow the user to read the topic)",
                         _ => "",
                     };
-                    let why = format!("a broker refuses to let it be read, and is asked again: {error}{cure}");
+                    let why = format!("a broker refuses to let it be read, and is asked again: {error}{remedy}");
                     self.quarantine(consumer, partition, Cause::Failing, &why);
                 }
                 Ok(())
@@ -98,7 +98,7 @@ impl Member {
             why,
             "a partition is stalled; the others continue"
         );
-        self.tell();
+        self.report_stalled();
     }
 
     /// Quarantines partitions whose offset is out of range. The client does not always report which partition it is:
@@ -136,7 +136,7 @@ impl Member {
 
     /// Checks which partitions have no leader, and whether the topics exist. The client looks for leaders by itself, so
     /// the result about leaders affects only the log and the metric.
-    pub(crate) fn look_for_leaders(&self, consumer: &BaseConsumer<Self>) {
+    pub(crate) fn check_leaders(&self, consumer: &BaseConsumer<Self>) {
         let ours: Vec<_> = self.shared.lock().assigned.partitions().map(|(partition, _)| partition.clone()).collect();
         // Includes topics without assigned partitions, since a deleted topic has none.
         for topic in self.topics() {
@@ -153,7 +153,7 @@ impl Member {
                 self.lead(partition, !without.contains(&partition.number));
             }
         }
-        self.tell();
+        self.report_stalled();
     }
 
     fn lead(&self, partition: &TopicPartition, leads: bool) {
@@ -192,7 +192,7 @@ impl Member {
             }
         }
         if !failing.is_empty() {
-            self.tell();
+            self.report_stalled();
         }
     }
 }

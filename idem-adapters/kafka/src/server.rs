@@ -113,7 +113,7 @@ impl Kafka {
     /// One partition that does not answer delays all topics: when a message has timed out in its queue, the idempotent
     /// producer sends nothing more until all messages that are under way are answered, for up to 8 seconds each time.
     ///
-    /// A message costs a place in a batch; there is no waiting for a batch to fill (`linger.ms` is 0). The client has a
+    /// A message costs a slot in a batch; there is no waiting for a batch to fill (`linger.ms` is 0). The client has a
     /// thread for each broker. Publishing is cancel safe: a call that is dropped was published or not, and neither fails
     /// nor confirms another.
     ///

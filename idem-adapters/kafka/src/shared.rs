@@ -12,7 +12,7 @@ use tokio::time::{self, timeout_at};
 use crate::assigned::Assigned;
 use crate::error::Loss;
 use crate::member::Member;
-use crate::partition::{Ticket, TopicPartition};
+use crate::partition::{Receipt, TopicPartition};
 
 /// How long a client that joins may be without a broker.
 const SEEMINGLY: Duration = Duration::from_secs(3);
@@ -39,7 +39,7 @@ pub(crate) struct Inner {
     pub(crate) closing: bool,
     waits: Waits,
     /// A partition had enough room to receive more of it since the thread last woke.
-    room: bool,
+    has_capacity: bool,
 }
 
 /// What the thread waits for while it sleeps, besides records.
@@ -47,7 +47,7 @@ pub(crate) struct Inner {
 pub(crate) enum Waits {
     Nothing,
     /// Room for more records of a partition, and not for one after another while others are left to hand out.
-    Room,
+    Capacity,
     /// The end of all running deliveries; wakes at each one that is settled.
     Quiet,
 }
@@ -74,7 +74,7 @@ impl Shared {
                 draining: false,
                 closing: false,
                 waits: Waits::Nothing,
-                room: false,
+                has_capacity: false,
             }),
             changed: Notify::new(),
             thread: OnceLock::new(),
@@ -88,7 +88,7 @@ impl Shared {
     }
 
     /// Returns the next delivery. Cancel safe.
-    pub(crate) async fn next(&self) -> Result<(Ticket, Delivery), Loss> {
+    pub(crate) async fn next(&self) -> Result<(Receipt, Delivery), Loss> {
         loop {
             match &mut *self.lock() {
                 Inner { phase: Phase::Lost(loss) | Phase::Ended(loss), .. } => return Err(loss.clone()),
@@ -100,7 +100,7 @@ impl Shared {
                 }
                 inner => {
                     if let Some(taken) = inner.assigned.take() {
-                        self.look_for_room(inner, taken.0.assignment.epoch);
+                        self.check_capacity(inner, taken.0.assignment.epoch);
                         return Ok(taken);
                     }
                 }
@@ -111,10 +111,10 @@ impl Shared {
 
     /// Notes whether the partition of a delivery that was handed out or settled should receive more now, and wakes the
     /// thread if it waits for that. That is not asked if one should since the thread last woke.
-    fn look_for_room(&self, inner: &mut Inner, epoch: u64) {
-        if !inner.room && inner.assigned.wants(epoch) {
-            inner.room = true;
-            if inner.waits == Waits::Room {
+    fn check_capacity(&self, inner: &mut Inner, epoch: u64) {
+        if !inner.has_capacity && inner.assigned.wants(epoch) {
+            inner.has_capacity = true;
+            if inner.waits == Waits::Capacity {
                 self.wake();
             }
         }
@@ -151,9 +151,9 @@ impl Shared {
     }
 
     /// How many more records of the assignments with these epochs may be received.
-    pub(crate) fn rooms(&self, epochs: impl Iterator<Item = u64>) -> Vec<usize> {
+    pub(crate) fn capacities(&self, epochs: impl Iterator<Item = u64>) -> Vec<usize> {
         let inner = self.lock();
-        epochs.map(|epoch| if inner.draining { 0 } else { inner.assigned.room(epoch) }).collect()
+        epochs.map(|epoch| if inner.draining { 0 } else { inner.assigned.capacity(epoch) }).collect()
     }
 
     /// Changes the state, and lets the source look at it.
@@ -215,19 +215,19 @@ impl Shared {
         });
     }
 
-    pub(crate) fn ack(&self, ticket: &Ticket) -> bool {
-        self.settle(ticket, Assigned::finish)
+    pub(crate) fn ack(&self, receipt: &Receipt) -> bool {
+        self.settle(receipt, Assigned::finish)
     }
 
     /// Handles a delivery that was released or dropped.
-    pub(crate) fn leave(&self, ticket: &Ticket) -> bool {
-        self.settle(ticket, Assigned::leave_unsettled)
+    pub(crate) fn leave(&self, receipt: &Receipt) -> bool {
+        self.settle(receipt, Assigned::leave_unsettled)
     }
 
-    fn settle(&self, ticket: &Ticket, how: impl FnOnce(&mut Assigned, &Ticket) -> bool) -> bool {
+    fn settle(&self, receipt: &Receipt, how: impl FnOnce(&mut Assigned, &Receipt) -> bool) -> bool {
         let mut inner = self.lock();
-        let live = how(&mut inner.assigned, ticket);
-        self.look_for_room(&mut inner, ticket.assignment.epoch);
+        let live = how(&mut inner.assigned, receipt);
+        self.check_capacity(&mut inner, receipt.assignment.epoch);
         let (waits, is_ready) = (inner.waits, inner.assigned.is_ready());
         drop(inner);
         if waits == Waits::Quiet {
@@ -251,13 +251,13 @@ impl Shared {
     pub(crate) fn sleep(&self, longest: Duration, waits: Waits) {
         let mut inner = self.lock();
         inner.waits = waits;
-        let happened = waits == Waits::Room && inner.room;
+        let happened = waits == Waits::Capacity && inner.has_capacity;
         drop(inner);
         if !happened {
             thread::park_timeout(longest);
         }
         let mut inner = self.lock();
-        (inner.waits, inner.room) = (Waits::Nothing, false);
+        (inner.waits, inner.has_capacity) = (Waits::Nothing, false);
     }
 
     /// Blocks the thread until no delivery of these partitions is running, at most for `patience`.

@@ -67,9 +67,9 @@ impl Producer {
         let place = format!("topic `{}` at {}", message.to(), self.config.place);
         match refusal {
             Refusal::Batch(_) if !single => Ok(false),
-            Refusal::Topic(cure) | Refusal::Batch(cure) => {
+            Refusal::Topic(remedy) | Refusal::Batch(remedy) => {
                 let size = message.payload().len();
-                Err(SinkError::message(format!("{place} refuses a message of {size} bytes ({text}): {cure}")))
+                Err(SinkError::message(format!("{place} refuses a message of {size} bytes ({text}): {remedy}")))
             }
             Refusal::Broker => {
                 let text = format!("{place} did not confirm a message: {text}. {}", producer.reason());

@@ -234,7 +234,7 @@ impl Source for Topic {
     }
 
     /// Fewer than `max_unsettled` if several partitions share it.
-    fn room(&self) -> Option<usize> {
+    fn capacity(&self) -> Option<usize> {
         self.subscription.as_ref()?.shared.lock().assigned.full()
     }
 
@@ -295,14 +295,14 @@ impl Source for Topic {
 
     async fn next(&mut self) -> Result<(Delivery, KafkaAcker), BoxError> {
         let Some(subscription) = &mut self.subscription else { return Err(self.ended().into()) };
-        let (ticket, delivery) = match subscription.shared.next().await {
+        let (receipt, delivery) = match subscription.shared.next().await {
             Ok(next) => next,
             Err(loss) => {
                 subscription.raise();
                 return Err(Error::from(loss).into());
             }
         };
-        Ok((delivery, KafkaAcker::new(Arc::clone(&subscription.shared), ticket)))
+        Ok((delivery, KafkaAcker::new(Arc::clone(&subscription.shared), receipt)))
     }
 
     /// Stays in the group until [`close`](Source::close), so that finished deliveries can be committed.

@@ -17,7 +17,7 @@ use crate::plan::{Begins, Plan, Start};
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 
 /// How long to wait for the offsets of all partitions before the group is joined.
-const LOOK: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest wait during a rebalance, while nothing else is served.
 const STEP: Duration = Duration::from_secs(2);
@@ -58,7 +58,7 @@ pub(crate) fn decide<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan
     };
     let given = |partition: &TopicPartition| Some((partition.clone(), *plan.offsets.get(partition)?));
     let given: Begins = fresh.iter().filter_map(given).collect();
-    let wrong = out_of_range(consumer, plan, &given, LOOK).map_err(|error| unanswered(plan, error.to_string()))?;
+    let wrong = out_of_range(consumer, plan, &given, TIMEOUT).map_err(|error| unanswered(plan, error.to_string()))?;
     if let Some(why) = wrong.into_values().next() {
         return Err(Loss::Refused(format!(".start_at(..) cannot be kept: {why}")));
     }
@@ -74,7 +74,8 @@ fn found<C: ConsumerContext>(
     partitions: &[TopicPartition],
     which: Offset,
 ) -> Result<Begins, Loss> {
-    let ask = |which| offsets(consumer, partitions, which, LOOK).map_err(|error| unanswered(plan, error.to_string()));
+    let ask =
+        |which| offsets(consumer, partitions, which, TIMEOUT).map_err(|error| unanswered(plan, error.to_string()));
     // The end is looked up first, so that messages published between the two are not skipped if none has the timestamp.
     let (ends, found) = (ask(Offset::End)?, ask(which)?);
     let begin = |partition: &TopicPartition| -> Result<_, Loss> {

@@ -26,7 +26,7 @@ pub(crate) struct Subscribed {
     topics: BTreeSet<Arc<str>>,
     /// The topics to subscribe to once their ids are known, and when the wait for the ids began.
     next: Option<(BTreeSet<Arc<str>>, Instant)>,
-    looked: Instant,
+    checked: Instant,
     /// How often to look for new topics, or `None` for never.
     every: Option<Duration>,
 }
@@ -40,7 +40,7 @@ impl Subscribed {
         }
         let every = member.plan.wanted.has_patterns().then(|| refresh(member)).flatten();
         let now = Instant::now();
-        Ok(Self { topics: BTreeSet::new(), next: Some((topics, now)), looked: now, every })
+        Ok(Self { topics: BTreeSet::new(), next: Some((topics, now)), checked: now, every })
     }
 
     /// Whether the first subscription was made.
@@ -50,7 +50,7 @@ impl Subscribed {
 
     /// Subscribes to new topics and unsubscribes from those that are gone.
     pub(crate) fn follow(&mut self, member: &Member, consumer: &BaseConsumer<Member>) -> Result<(), Loss> {
-        self.look(member, consumer)?;
+        self.check(member, consumer)?;
         let Some((topics, since)) = &self.next else { return Ok(()) };
         if let Some(topic) = topics.iter().find(|topic| !member.is_identified(topic)) {
             let patient = since.elapsed() < IDENTIFIED && !member.shared.lock().closing;
@@ -59,20 +59,20 @@ impl Subscribed {
         let names: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
         consumer.subscribe(&names).map_err(|error| member.broken(&error))?;
         if self.has_begun() {
-            self.tell(member);
+            self.log_changes(member);
         }
         self.topics = self.next.take().map(|(topics, _)| topics).unwrap_or_default();
         Ok(())
     }
 
-    fn look(&mut self, member: &Member, consumer: &BaseConsumer<Member>) -> Result<(), Loss> {
-        let age = self.looked.elapsed();
+    fn check(&mut self, member: &Member, consumer: &BaseConsumer<Member>) -> Result<(), Loss> {
+        let age = self.checked.elapsed();
         let shaken = member.shaken.load(Ordering::Relaxed) && age >= SHAKEN;
         let due = self.every.is_some_and(|every| age >= every);
         if self.next.is_some() || !(shaken || due) || member.shared.is_lost() {
             return Ok(());
         }
-        self.looked = Instant::now();
+        self.checked = Instant::now();
         let ask = |topic: Option<&str>| consumer.fetch_metadata(topic, ANSWER).map_err(|error| member.broken(&error));
         // A member that ended because a topic is forbidden would pass its partitions on to another one, which would end
         // as well. The partitions are stalled, or the group has taken them away, until the topic is allowed again.
@@ -102,7 +102,7 @@ impl Subscribed {
     }
 
     /// Logs changes of the topics.
-    fn tell(&self, member: &Member) {
+    fn log_changes(&self, member: &Member) {
         let Some((next, _)) = &self.next else { return };
         for topic in self.topics.difference(next) {
             tracing::error!(%topic, "a topic was deleted, or may no longer be seen, and is not consumed");

@@ -44,9 +44,9 @@ impl Acker for NatsAcker {
         // The stream can be recreated during the wait for a connection. The number then refers to another message.
         let meant = || !self.lease.is_void();
         let (sent, settled) = if self.confirmed {
-            (self.link.insist(&self.lease.reply, ACK, meant).await?, Settled::Confirmed)
+            (self.link.send_confirmed(&self.lease.reply, ACK, meant).await?, Settled::Confirmed)
         } else {
-            (self.link.tell(&self.lease.reply, ACK, meant).await?, Settled::Sent)
+            (self.link.send(&self.lease.reply, ACK, meant).await?, Settled::Sent)
         };
         self.leases.remove(&self.lease);
         Ok(if sent { settled } else { Settled::Stale })

@@ -156,7 +156,7 @@ impl Place<'_> {
 
     fn refuse(&self, wishes: &Wishes, left: &[Difference]) -> Error {
         let lines: String = left.iter().map(|difference| format!("\n  {difference}")).collect();
-        let cure = if !left.iter().all(Difference::can_be_set) {
+        let remedy = if !left.iter().all(Difference::can_be_set) {
             "some of these settings cannot be changed: use another consumer, .durable(..), or delete this one, which \
              loses its position in the stream"
         } else if wishes.reconcile {
@@ -164,7 +164,7 @@ impl Place<'_> {
         } else {
             "use .reconcile() to have it changed at start, or change it by hand (nats consumer edit)"
         };
-        Error::Config(format!("{self} has settings with which idem cannot consume it:{lines}\n{cure}"))
+        Error::Config(format!("{self} has settings with which idem cannot consume it:{lines}\n{remedy}"))
     }
 }
 

@@ -10,7 +10,7 @@ use idem_core::Error;
 
 /// Returns the error of a connection that could not be made.
 pub(crate) fn connecting(address: impl Display, error: async_nats::ConnectError) -> Error {
-    let cure = match error.kind() {
+    let remedy = match error.kind() {
         ConnectErrorKind::AuthorizationViolation => {
             "the server refuses the login: check user and password, or the token, in the URL, the file given to \
              .credentials_file, the seed given to .nkey, or what the callback given to .credentials returns"
@@ -22,7 +22,7 @@ pub(crate) fn connecting(address: impl Display, error: async_nats::ConnectError)
         ConnectErrorKind::Dns => "the host's name cannot be resolved: check it",
         _ => "check that the server runs and that its port can be reached from here",
     };
-    Error::broker(format!("cannot connect to NATS at {address}: {cure}"), error)
+    Error::broker(format!("cannot connect to NATS at {address}: {remedy}"), error)
 }
 
 const TLS: &str = "the server's certificate must be valid for this host name and come from a CA of this system: for a \

@@ -11,17 +11,17 @@ const SHORT: Duration = Duration::from_secs(24 * 3600);
 /// subject, and only its owner knows how far away the other limits are.
 pub(crate) fn warn(config: &Config) -> bool {
     let limits = limits(config);
-    for (limit, cure) in &limits {
+    for (limit, remedy) in &limits {
         tracing::warn!(
             stream = config.name,
-            "{limit} deletes messages of the stream, handled or not, so an outage that lasts longer loses them: {cure} (nats \
+            "{limit} deletes messages of the stream, handled or not, so an outage that lasts longer loses them: {remedy} (nats \
              stream edit)"
         );
     }
     !limits.is_empty()
 }
 
-/// The limits, each with its cure.
+/// The limits, each with its remedy.
 fn limits(config: &Config) -> Vec<(String, &'static str)> {
     let mut limits = Vec::new();
     let Config { max_age, max_messages, max_bytes, max_messages_per_subject, .. } = *config;

@@ -49,7 +49,7 @@ impl Link {
     /// Sends `word` and waits for the consumer's response, over as many connections as it takes. Only for messages that
     /// may arrive twice and late. Calls `meant` for each connection, and returns `false` without sending over that
     /// connection if `meant` returns `false`.
-    pub(crate) async fn insist(
+    pub(crate) async fn send_confirmed(
         &self,
         subject: &str,
         word: &'static str,
@@ -79,8 +79,8 @@ impl Link {
     }
 
     /// Sends `word` as soon as there is a connection, and does not wait for a response. Returns `false` as
-    /// [`insist`](Self::insist) does.
-    pub(crate) async fn tell(
+    /// [`send_confirmed`](Self::send_confirmed) does.
+    pub(crate) async fn send(
         &self,
         subject: &str,
         word: &'static str,

@@ -60,8 +60,8 @@ pub(crate) fn headers(
 
 /// Checks that a message can be published to a subject: it has no wildcards, and no empty part.
 pub(crate) fn check_subject(subject: &str) -> Result<(), SinkError> {
-    let unfit = |part: &str| part.is_empty() || part == "*" || part == ">" || part.contains(char::is_whitespace);
-    match subject.split('.').any(unfit) {
+    let invalid = |part: &str| part.is_empty() || part == "*" || part == ">" || part.contains(char::is_whitespace);
+    match subject.split('.').any(invalid) {
         true => Err(SinkError::message(format!(
             "{subject:?} is not a subject: it has parts separated by dots, without blanks, none of them empty, * or >"
         ))),

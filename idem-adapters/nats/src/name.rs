@@ -2,7 +2,7 @@
 
 /// Returns why NATS rejects this name of a stream or a consumer, or `None` if it is valid: the names are tokens of
 /// subjects and parts of paths (<https://docs.nats.io/running-a-nats-service/nats_admin/jetstream_admin/naming>).
-pub(crate) fn unfit(name: &str) -> Option<&'static str> {
+pub(crate) fn invalid(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("is empty");
     }
@@ -20,10 +20,10 @@ mod tests {
     #[test]
     fn names_that_nats_does_not_take_are_known() {
         for name in ["", "a.b", "a b", "a*", ">", "a/b", "a\\b", "a\u{0}", &"n".repeat(256)] {
-            assert!(unfit(name).is_some(), "{name}");
+            assert!(invalid(name).is_some(), "{name}");
         }
         for name in ["ORDERS", "billing-v2", "b_1", &"n".repeat(255)] {
-            assert_eq!(unfit(name), None, "{name}");
+            assert_eq!(invalid(name), None, "{name}");
         }
     }
 }

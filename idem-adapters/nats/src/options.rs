@@ -8,7 +8,7 @@ use idem_core::{BoxError, Callback, Error};
 use crate::address::Address;
 use crate::config::{Config, Secret};
 use crate::credentials::{Credentials, Kind, user};
-use crate::name::unfit;
+use crate::name::invalid;
 use crate::tls;
 
 /// Options for connecting to a server, made by [`Nats::options`](crate::Nats::options).
@@ -131,7 +131,7 @@ impl Options {
         }
         let api = match &self.domain {
             None => "$JS.API".into(),
-            Some(domain) => match unfit(domain) {
+            Some(domain) => match invalid(domain) {
                 None => format!("$JS.{domain}.API").into(),
                 Some(why) => {
                     return Err(Error::Config(format!(

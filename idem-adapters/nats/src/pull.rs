@@ -137,12 +137,12 @@ impl Puller {
             }
             self.ask().await?;
             let silent = self.heard + SILENCE;
-            let look = if self.asked > 0 { silent } else { Instant::now() + PAUSE };
-            let look = look.min(self.compared + SILENCE);
-            let look = self.gather.due().map_or(look, |due| look.min(due));
+            let wake = if self.asked > 0 { silent } else { Instant::now() + PAUSE };
+            let wake = wake.min(self.compared + SILENCE);
+            let wake = self.gather.due().map_or(wake, |due| wake.min(due));
             // It may end too early, but never too late: to move it for each message costs more than to look once more.
-            if look < sleep.deadline() || sleep.is_elapsed() {
-                sleep.as_mut().reset(look);
+            if wake < sleep.deadline() || sleep.is_elapsed() {
+                sleep.as_mut().reset(wake);
             }
             tokio::select! {
                 biased;
@@ -195,20 +195,20 @@ impl Puller {
     /// Pulls as many messages as the source has room for, unless a pull already waits or more room is gathered.
     async fn ask(&mut self) -> Result<(), BoxError> {
         let all = self.pull.max_unsettled.min(self.pull.max_batch);
-        let room = self.pull.max_unsettled.saturating_sub(self.pull.leases.count()).min(all);
+        let capacity = self.pull.max_unsettled.saturating_sub(self.pull.leases.count()).min(all);
         let (settled, now) = (self.pull.first.are_settled(&self.pull.leases), Instant::now());
-        if self.asked > 0 || room == 0 || self.paused > now || !settled {
+        if self.asked > 0 || capacity == 0 || self.paused > now || !settled {
             self.gather.restart();
             return Ok(());
         }
-        if !self.gather.is_worth(room, all, now) {
+        if !self.gather.is_worth(capacity, all, now) {
             return Ok(());
         }
         self.gather.restart();
         self.number += 1;
         let expires = EXPIRES.min(self.pull.max_expires);
         let request = json!({
-            "batch": room,
+            "batch": capacity,
             "expires": nanos(expires),
             // The server rejects more than half of the expiry.
             "idle_heartbeat": nanos(HEARTBEAT.min(expires / 2)),
@@ -217,7 +217,7 @@ impl Puller {
         let subject = format!("{}.CONSUMER.MSG.NEXT.{stream}.{consumer}", connection.api);
         let reply = format!("{}.{}", self.inbox, self.number);
         self.pull.connection.client.publish_with_reply(subject, reply, request.to_string().into()).await?;
-        (self.asked, self.heard) = (room, Instant::now());
+        (self.asked, self.heard) = (capacity, Instant::now());
         Ok(())
     }
 

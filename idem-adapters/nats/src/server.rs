@@ -7,7 +7,7 @@ use idem_core::Error;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::error;
-use crate::name::unfit;
+use crate::name::invalid;
 use crate::options::Options;
 use crate::sink::JetStream;
 use crate::stream::Stream;
@@ -62,7 +62,7 @@ impl Nats {
     /// fix it.
     pub async fn stream(&self, name: impl Into<String>) -> Result<Stream, Error> {
         let name = name.into();
-        if let Some(why) = unfit(&name) {
+        if let Some(why) = invalid(&name) {
             return Err(Error::Config(format!(
                 "{name:?} is not a valid name of a stream, because it {why}: give the name of an existing stream"
             )));

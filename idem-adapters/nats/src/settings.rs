@@ -162,10 +162,10 @@ pub(crate) fn differences(found: &Found, wishes: &Wishes, options: &SubscribeOpt
     };
     check(fine, "ack_wait", format!("{:?}", config.ack_wait), &must, &[("ack_wait", json!(nanos(wait)))]);
     let (pending, needed) = (config.max_ack_pending, i64::from(max_unsettled(config, options)));
-    let room = format!("{needed} or more (what .prefetch(..), .concurrency(..) and .batch(..) let be in flight)");
+    let capacity = format!("{needed} or more (what .prefetch(..), .concurrency(..) and .batch(..) let be in flight)");
     let (fine, must, set) = match options.order {
         DeliveryOrder::Queue => (pending == 1, "1 (for DeliveryOrder::Queue)".to_owned(), 1),
-        _ => (pending < 0 || pending >= needed, room, MAX_ACK_PENDING),
+        _ => (pending < 0 || pending >= needed, capacity, MAX_ACK_PENDING),
     };
     check(fine, "max_ack_pending", pending.to_string(), &must, &[("max_ack_pending", json!(set))]);
     let bodies = !config.headers_only;
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_new_consumer_has_room_for_several_workers_with_the_largest_batches() {
         let config = config("billing", &Wishes::default(), &SubscribeOptions::new("billing", u16::MAX), None);
-        let room = config["max_ack_pending"].as_i64().unwrap();
-        assert!(room == -1 || room >= i64::from(u16::MAX) * 8, "{room}");
+        let capacity = config["max_ack_pending"].as_i64().unwrap();
+        assert!(capacity == -1 || capacity >= i64::from(u16::MAX) * 8, "{capacity}");
     }
 }

@@ -45,11 +45,11 @@ impl Stream {
 
         let made = Made { stream: stream.created.into(), consumer: info.created.into() };
         self.made(made, &consumer);
-        self.warn_of_little_room(&info, options, &consumer);
+        self.warn_of_little_capacity(&info, options, &consumer);
         let deletes = limits::warn(&stream.config);
         self.report_missing(&stream, &info);
         self.link.set(Some(connection.clone()));
-        self.give_back(false).await;
+        self.release_unsettled(false).await;
         self.keeper.shutdown().await;
         self.keeper.spawn(keep(self.link.clone(), Arc::clone(&self.leases), info.config.ack_wait));
 
@@ -77,11 +77,11 @@ impl Stream {
         if std::mem::take(&mut self.suspicious) {
             pull.first = self.unreadable(&pull, &sender).await;
         }
-        let (first, room) = (pull.first.count(), (own < options.max_unsettled).then_some(usize::from(own)));
+        let (first, capacity) = (pull.first.count(), (own < options.max_unsettled).then_some(usize::from(own)));
         let (stop, mut puller) = (CancellationToken::new(), BackgroundTasks::default());
         puller.spawn(pull.start(sender, stop.clone()).await?);
         self.subscription =
-            Some(Subscription { arrivals, stop, puller, consumer, wait, deletes, first, room, live: true });
+            Some(Subscription { arrivals, stop, puller, consumer, wait, deletes, first, capacity, live: true });
         let max_age = stream.config.max_age;
         self.replay_window = if max_age.is_zero() { ReplayWindow::Unlimited } else { ReplayWindow::Within(max_age) };
         Ok(())
@@ -133,7 +133,7 @@ impl Stream {
         }
     }
 
-    fn warn_of_little_room(&self, info: &Info, options: &SubscribeOptions, consumer: &str) {
+    fn warn_of_little_capacity(&self, info: &Info, options: &SubscribeOptions, consumer: &str) {
         let (pending, own) = (info.config.max_ack_pending, max_unsettled(&info.config, options));
         if (1..i64::from(own) * 2).contains(&pending) && options.order == DeliveryOrder::None {
             tracing::warn!(
@@ -149,7 +149,7 @@ impl Stream {
     }
 
     /// Releases the deliveries that nothing holds, or with `all` every unsettled one, as far as their leases last.
-    async fn give_back(&self, all: bool) {
+    async fn release_unsettled(&self, all: bool) {
         let left = self.leases.take(all);
         for answer in join_all(left.iter().map(|lease| release(&self.link, lease))).await {
             if let Err(error) = answer {
@@ -196,7 +196,7 @@ impl Source for Stream {
         self.replay_window
     }
 
-    /// Returns four times the ack wait: after an outage or a pause of one ack wait, the worker gives back what it holds.
+    /// Returns four times the ack wait: after an outage or a pause of one ack wait, the worker releases what it holds.
     /// Otherwise it would keep extending the leases, and other workers could not receive the messages. `None` for a stream
     /// whose limits delete messages that were never handled: there a message is safe only with a worker that holds it.
     fn unsettled_limit(&self) -> Option<Duration> {
@@ -205,9 +205,9 @@ impl Source for Stream {
     }
 
     /// Unreadable messages are settled before anything else is pulled: each of them may be the last one that is left.
-    fn room(&self) -> Option<usize> {
+    fn capacity(&self) -> Option<usize> {
         let subscription = self.subscription.as_ref()?;
-        if subscription.first.load(Relaxed) > 0 { Some(1) } else { subscription.room }
+        if subscription.first.load(Relaxed) > 0 { Some(1) } else { subscription.capacity }
     }
 
     /// Reports the number of messages that the consumer has not delivered to any worker yet.
@@ -250,7 +250,7 @@ impl Source for Stream {
             while subscription.arrivals.recv().await.is_some() {}
         })
         .await;
-        let _ = timeout(DRAIN, self.give_back(false)).await;
+        let _ = timeout(DRAIN, self.release_unsettled(false)).await;
     }
 
     /// Releases the unsettled deliveries, so that they are redelivered before their leases expire. Gives up after 5
@@ -261,7 +261,7 @@ impl Source for Stream {
         // A pull that still waits would receive the released messages, and they would wait for their leases to expire.
         self.drain().await;
         self.subscription = None;
-        let _ = timeout(DRAIN, self.give_back(true)).await;
+        let _ = timeout(DRAIN, self.release_unsettled(true)).await;
         self.leases.void();
         self.link.set(None);
     }

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::consumer::Made;
 use crate::leases::Leases;
 use crate::link::Link;
-use crate::name::unfit;
+use crate::name::invalid;
 use crate::pull::Arrival;
 use crate::settings::{SHORTEST, Start, Wishes};
 
@@ -165,7 +165,7 @@ impl Stream {
             ));
         }
         let name = self.durable.as_deref().unwrap_or(&options.consumer);
-        match unfit(name) {
+        match invalid(name) {
             Some(why) => refused(format!(
                 "{name:?} is not a valid name of a JetStream consumer, because it {why}: set another name with .durable(..)"
             )),
@@ -193,7 +193,7 @@ pub(crate) struct Subscription {
     /// How many of the unreadable messages that it began with are unsettled.
     pub(crate) first: Arc<AtomicUsize>,
     /// How many deliveries may be unsettled, if the consumer's limit is why these are fewer than the worker asked for.
-    pub(crate) room: Option<usize>,
+    pub(crate) capacity: Option<usize>,
     /// Whether more deliveries may arrive.
     pub(crate) live: bool,
 }

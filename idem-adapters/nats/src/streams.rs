@@ -10,7 +10,7 @@ use crate::address::Address;
 use crate::connection::Connection;
 
 /// How long to wait for the server's answer.
-const LOOK: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The answer to the question which stream has a subject.
 pub(crate) enum Found {
@@ -30,11 +30,11 @@ pub(crate) async fn find(connection: &Connection, subject: &str) -> Found {
     let jetstream = connection.jetstream();
     tokio::select! {
         biased;
-        answer = timeout(LOOK, jetstream.stream_by_subject(subject)) => match answer {
+        answer = timeout(TIMEOUT, jetstream.stream_by_subject(subject)) => match answer {
             Ok(Ok(name)) => Found::Stream(name),
             Ok(Err(error)) if matches!(error.kind(), GetStreamByNameErrorKind::NotFound) => Found::Nothing,
             Ok(Err(error)) => Found::Unknown(error.to_string()),
-            Err(_) => Found::Unknown(format!("no answer within {} seconds", LOOK.as_secs())),
+            Err(_) => Found::Unknown(format!("no answer within {} seconds", TIMEOUT.as_secs())),
         },
         // The server does not answer.
         () = denied => Found::Forbidden,
@@ -49,7 +49,7 @@ pub(crate) async fn warn(connection: &Connection, subjects: &str, address: &Addr
     let request = json!({ "subject": subjects });
     let answer = tokio::select! {
         biased;
-        answer = timeout(LOOK, jetstream.request("STREAM.LIST", &request)) => answer,
+        answer = timeout(TIMEOUT, jetstream.request("STREAM.LIST", &request)) => answer,
         () = denied => return,
     };
     let Ok(Ok(answer)) = answer else { return };

@@ -118,14 +118,14 @@ struct Unreadable {
 /// there.
 async fn find(pull: &Pull, acks: &str, place: &mut u64) -> Result<Vec<Unreadable>, BoxError> {
     let mut found = Vec::new();
-    let looked = timeout(PATIENCE, look(pull, acks, place, &mut found)).await;
-    match looked.unwrap_or_else(|elapsed| Err(elapsed.into())) {
+    let searched = timeout(PATIENCE, search(pull, acks, place, &mut found)).await;
+    match searched.unwrap_or_else(|elapsed| Err(elapsed.into())) {
         Err(error) if found.is_empty() => Err(error),
         _ => Ok(found),
     }
 }
 
-async fn look(pull: &Pull, acks: &str, place: &mut u64, found: &mut Vec<Unreadable>) -> Result<(), BoxError> {
+async fn search(pull: &Pull, acks: &str, place: &mut u64, found: &mut Vec<Unreadable>) -> Result<(), BoxError> {
     let Pull { connection, stream, consumer, max_unsettled, .. } = pull;
     let info = connection.consumer(stream, consumer).await?;
     let (floor, delivered) = (info.ack_floor.stream_sequence, info.delivered.stream_sequence);
@@ -146,7 +146,7 @@ async fn look(pull: &Pull, acks: &str, place: &mut u64, found: &mut Vec<Unreadab
             continue;
         }
         let headers = STANDARD.decode(message.headers.as_deref().unwrap_or_default())?;
-        let Some(why) = unfit(&message.subject, &headers) else { continue };
+        let Some(why) = unreadable(&message.subject, &headers) else { continue };
         let published = message.time.unix_timestamp_nanos();
         // The server identifies the message by the third number alone (ADR-15 of nats-architecture-and-design).
         let numbers = format!("1.{sequence}.{}.{published}.0", info.delivered.consumer_sequence);
@@ -196,7 +196,7 @@ fn matches(filter: &str, subject: &str) -> bool {
 
 /// Returns why async-nats closes the connection at such a message, or `None` if it does not. A readable message must not be
 /// taken for an unreadable one, so this follows the client's parser (async-nats 0.51, `try_read_op`) step by step.
-fn unfit(subject: &str, headers: &[u8]) -> Option<String> {
+fn unreadable(subject: &str, headers: &[u8]) -> Option<String> {
     // Only the line of a message with headers is split at each kind of white space.
     let words = match headers.is_empty() {
         true => subject.split(' ').filter(|word| !word.is_empty()).count(),
@@ -281,7 +281,7 @@ mod tests {
             b"NATS/1.0\r\nname: value\r\r\n\r\n",
         ];
         for headers in fit {
-            assert_eq!(unfit("orders.paid", headers), None, "{headers:?}");
+            assert_eq!(unreadable("orders.paid", headers), None, "{headers:?}");
         }
         let odd: [&[u8]; 8] = [
             b"NATS/1.0\r\nname: \xff\r\n\r\n",
@@ -294,12 +294,12 @@ mod tests {
             b"NATS/1.0\r\nname: value\r\n\r\n goes on: value\r\n\r\n",
         ];
         for headers in odd {
-            assert!(unfit("orders.paid", headers).is_some(), "{headers:?}");
+            assert!(unreadable("orders.paid", headers).is_some(), "{headers:?}");
         }
         for subject in ["orders.\u{fffd}", "orders. paid", ""] {
-            assert!(unfit(subject, b"").is_some(), "{subject:?}");
+            assert!(unreadable(subject, b"").is_some(), "{subject:?}");
         }
         let spaced = "orders.\u{a0}paid";
-        assert!(unfit(spaced, b"").is_none() && unfit(spaced, b"NATS/1.0\r\n\r\n").is_some());
+        assert!(unreadable(spaced, b"").is_none() && unreadable(spaced, b"NATS/1.0\r\n\r\n").is_some());
     }
 }

@@ -9,7 +9,7 @@ use common::{World, subscribe_options};
 use idem_core::Source;
 
 #[tokio::test]
-async fn a_consumer_without_room_for_a_second_worker_is_named_with_the_cure() {
+async fn a_consumer_without_room_for_a_second_worker_is_named_with_the_remedy() {
     let Some(world) = World::new().await else { return };
     let (text, subscriber) = idem_conformance::captured();
     tracing::subscriber::set_global_default(subscriber).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use idem_core::{Acker, BoxError, Settled};
 
 use crate::acks::Acks;
-use crate::bare::{self, Kept};
+use crate::raw::{self, Kept};
 
 /// Settles one delivery of a [`Queue`](crate::Queue), only on the channel that delivered it.
 ///
@@ -24,7 +24,7 @@ enum Channel {
         acker: lapin::Acker,
     },
     /// A connection that has read what lapin cannot parse. All messages that it keeps share it.
-    Bare {
+    Raw {
         kept: Arc<Kept>,
         tag: u64,
     },
@@ -37,8 +37,8 @@ impl RabbitMqAcker {
     }
 
     /// Returns the acker of a message that lapin cannot parse, with this tag on its connection.
-    pub(crate) fn bare(kept: &Arc<Kept>, tag: u64) -> Self {
-        Self(Channel::Bare { kept: Arc::clone(kept), tag })
+    pub(crate) fn raw(kept: &Arc<Kept>, tag: u64) -> Self {
+        Self(Channel::Raw { kept: Arc::clone(kept), tag })
     }
 }
 
@@ -47,7 +47,7 @@ impl Acker for RabbitMqAcker {
     async fn ack(self) -> Result<Settled, BoxError> {
         match self.0 {
             Channel::Lapin { acks, tag, acker } => acks.ack(tag, acker).await,
-            Channel::Bare { kept, tag } => bare::ack(kept, tag).await,
+            Channel::Raw { kept, tag } => raw::ack(kept, tag).await,
         }
     }
 
@@ -55,7 +55,7 @@ impl Acker for RabbitMqAcker {
     async fn release(self) -> Result<Settled, BoxError> {
         match self.0 {
             Channel::Lapin { acks, tag, acker } => acks.release(tag, &acker).await,
-            Channel::Bare { kept, tag } => bare::nack(kept, tag).await,
+            Channel::Raw { kept, tag } => raw::nack(kept, tag).await,
         }
     }
 
@@ -63,7 +63,7 @@ impl Acker for RabbitMqAcker {
         match &self.0 {
             Channel::Lapin { acker, .. } => acker.usable(),
             // The server's end of it is not watched: no handler runs for such a message. If it is locked, it is in use.
-            Channel::Bare { kept, .. } => kept.try_lock().map_or(true, |bare| bare.is_some()),
+            Channel::Raw { kept, .. } => kept.try_lock().map_or(true, |raw| raw.is_some()),
         }
     }
 }

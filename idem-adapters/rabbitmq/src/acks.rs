@@ -148,7 +148,7 @@ pub(crate) async fn nack(acker: &lapin::Acker) -> lapin::Result<bool> {
 }
 
 /// How often to check a connection that has not answered.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Returns the connection's answer, or an error if the connection has ended: lapin 4.12.3 never answers a command that
 /// is queued while its loop ends. `live` must not call `Acker::usable`, which is false once an ack is in progress.
@@ -156,7 +156,7 @@ async fn answered<T>(answer: impl Future<Output = T>, live: impl Fn() -> bool) -
     let mut answer = pin!(answer);
     loop {
         let was_live = live();
-        match timeout(LOOK, &mut answer).await {
+        match timeout(POLL_INTERVAL, &mut answer).await {
             Ok(answer) => return Ok(answer),
             Err(_) if was_live => {}
             Err(_) => return Err(UNANSWERED.into()),

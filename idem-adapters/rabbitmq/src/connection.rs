@@ -138,7 +138,7 @@ where
             }
             Err(error) => error,
         };
-        let failure = error::connecting(address.of(host), host.port, &address.vhost, login.cure(), error);
+        let failure = error::connecting(address.of(host), host.port, &address.vhost, login.remedy(), error);
         if hosts.len() > 1 {
             tracing::warn!(error = %failure, "a host of RabbitMQ cannot be used; the next one is tried");
         }

@@ -84,7 +84,7 @@ impl Login {
     }
 
     /// Returns the fix if the server refuses the login.
-    pub(crate) fn cure(&self) -> &'static str {
+    pub(crate) fn remedy(&self) -> &'static str {
         match self {
             Self::Url(_) => "check user and password; RabbitMQ lets the user `guest` in from localhost only",
             Self::Asked(_) => "check what the callback given to .credentials(..) answers: the server refuses it",

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use idem_core::Error;
 
-use crate::bare::Bare;
 use crate::config::Config;
 use crate::limits::Limits;
 use crate::queue_type::{self, Examined};
+use crate::raw::Raw;
 use crate::request::{Argument, Request};
 use crate::source::Queue;
 
@@ -66,11 +66,11 @@ impl IntoFuture for Existing {
         Box::pin(async move {
             let Self { config, name, request } = self;
             request.check(&name)?;
-            let mut bare = Bare::open(&config).await?;
-            let limits = Limits::of(&bare, &config, request.unlimited);
+            let mut raw = Raw::open(&config).await?;
+            let limits = Limits::of(&raw, &config, request.unlimited);
             let queue = Examined { address: &config.address, name: &name, request: &request, limits };
-            let found = queue_type::verify(&mut bare, queue, None).await;
-            bare.close().await;
+            let found = queue_type::verify(&mut raw, queue, None).await;
+            raw.close().await;
             Ok(Queue::new(config, name, request, found?))
         })
     }

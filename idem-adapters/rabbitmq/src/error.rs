@@ -19,7 +19,7 @@ pub(crate) fn silent(limit: Duration) -> io::Error {
 
 /// Returns the error for a failed connection. `login` is the fix if the server refused the login.
 pub(crate) fn connecting(address: impl Display, port: u16, vhost: &str, login: &str, error: lapin::Error) -> Error {
-    let cure = match error.kind() {
+    let remedy = match error.kind() {
         ErrorKind::ProtocolError(answer) => match answer.kind() {
             AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
                 login.to_owned()
@@ -46,7 +46,7 @@ pub(crate) fn connecting(address: impl Display, port: u16, vhost: &str, login: &
         }
         _ => format!("check that the server runs and that port {port} can be reached from here"),
     };
-    Error::broker(format!("cannot connect to RabbitMQ at {address}: {cure}"), error)
+    Error::broker(format!("cannot connect to RabbitMQ at {address}: {remedy}"), error)
 }
 
 /// Returns the error for a message that lapin cannot parse.

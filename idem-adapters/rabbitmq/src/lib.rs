@@ -96,7 +96,6 @@
 mod acker;
 mod acks;
 mod address;
-mod bare;
 mod config;
 mod connection;
 mod credentials;
@@ -109,6 +108,7 @@ mod member;
 mod message;
 mod options;
 mod queue_type;
+mod raw;
 mod refusal;
 mod request;
 mod server;

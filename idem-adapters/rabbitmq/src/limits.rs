@@ -9,8 +9,8 @@ use idem_core::Error;
 use lapin::types::{AMQPValue, FieldTable};
 
 use crate::address::Address;
-use crate::bare::Bare;
 use crate::config::Config;
+use crate::raw::Raw;
 
 pub(crate) const ARGUMENT: &str = "x-delivery-limit";
 
@@ -26,8 +26,8 @@ pub(crate) struct Limits {
 impl Limits {
     /// Reads the version from this connection: the server may have been upgraded since the last one. `unlimited` is what the
     /// caller states of the queue.
-    pub(crate) fn of(bare: &Bare, config: &Config, unlimited: bool) -> Self {
-        Self { major: bare.major(), by_policy: config.limit_by_policy || unlimited }
+    pub(crate) fn of(raw: &Raw, config: &Config, unlimited: bool) -> Self {
+        Self { major: raw.major(), by_policy: config.limit_by_policy || unlimited }
     }
 
     /// Reports whether a queue without the argument has a limit.
@@ -97,7 +97,7 @@ fn text(value: &AMQPValue) -> String {
 const EXPIRES: &str = "x-expires";
 const TTL: &str = "x-message-ttl";
 
-/// Reports whether the server may delete a message that a worker gives back before it is delivered again.
+/// Reports whether the server may delete a message that a worker releases before it is delivered again.
 pub(crate) fn deletes_returned(arguments: &FieldTable) -> bool {
     [EXPIRES, TTL].iter().any(|argument| arguments.inner().contains_key(*argument))
 }

@@ -12,13 +12,13 @@ use lapin::{Channel, Consumer, ErrorKind};
 use crate::acker::RabbitMqAcker;
 use crate::acks::{Acks, nack};
 use crate::address::Address;
-use crate::bare::Bare;
 use crate::config::Config;
 use crate::connection::Link;
 use crate::delivery::delivery;
 use crate::error::CANCELLED;
 use crate::limits::{self, Limits};
 use crate::queue_type::{self, Examined, Found};
+use crate::raw::Raw;
 use crate::request::{Expected, Request};
 
 /// One queue of a source.
@@ -55,10 +55,10 @@ impl Member {
     }
 
     /// Checks the queue again: it may have been recreated with other arguments.
-    pub(crate) async fn look(&mut self, config: &Config, bare: &mut Bare, order: DeliveryOrder) -> Result<(), Error> {
-        let limits = Limits::of(bare, config, self.request.unlimited);
+    pub(crate) async fn check(&mut self, config: &Config, raw: &mut Raw, order: DeliveryOrder) -> Result<(), Error> {
+        let limits = Limits::of(raw, config, self.request.unlimited);
         let queue = Examined { address: &config.address, name: &self.name, request: &self.request, limits };
-        self.arguments = queue_type::verify(bare, queue, Some(self.arguments.clone())).await?.arguments;
+        self.arguments = queue_type::verify(raw, queue, Some(self.arguments.clone())).await?.arguments;
         if order == DeliveryOrder::Queue { self.check_order(&config.address) } else { Ok(()) }
     }
 

@@ -8,7 +8,7 @@ use idem_core::{SinkError, StagedMessage};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
-use crate::bare::{CHANNEL, Encoded, body, header, method};
+use crate::raw::{CHANNEL, Encoded, body, header, method};
 
 /// The header with the key of a message.
 pub(crate) const KEY: &str = "idem-key";

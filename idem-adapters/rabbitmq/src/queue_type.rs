@@ -16,9 +16,9 @@ use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use crate::address::Address;
-use crate::bare::Bare;
 use crate::error::answer;
 use crate::limits::{self, Limits};
+use crate::raw::Raw;
 use crate::request::{self, Expected, Request};
 
 /// More than the number of arguments that RabbitMQ has.
@@ -43,7 +43,7 @@ pub(crate) struct Found {
 /// Declares the queue if requested, and binds it. Refuses a queue that is not of the expected type. Returns the queue's
 /// arguments, so that the next check needs one round only: each refused declaration is a line in the server's log. `known`
 /// are those of a queue that this process has seen before; it is not declared again if it is gone.
-pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: Option<FieldTable>) -> Result<Found, Error> {
+pub(crate) async fn verify(raw: &mut Raw, queue: Examined<'_>, known: Option<FieldTable>) -> Result<Found, Error> {
     let Examined { address, name, request, limits } = queue;
     let expected = request.expected;
     let check = |arguments: &FieldTable| match request.may_delete {
@@ -51,7 +51,7 @@ pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: Option<F
         false => limits::check_unprocessed(name, address, arguments),
     };
     check(&request.arguments)?;
-    let is_new = !exists(bare, address, name).await?;
+    let is_new = !exists(raw, address, name).await?;
     if is_new && known.is_some() {
         return Err(deleted(name, address, expected));
     }
@@ -70,16 +70,16 @@ pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: Option<F
     }
     // Those of a classic queue may be invalid for a quorum queue.
     let known = known.filter(|_| expected != Expected::Classic).unwrap_or_default();
-    match (declare(bare, queue, Some("quorum"), known).await?, expected) {
+    match (declare(raw, queue, Some("quorum"), known).await?, expected) {
         (Ok(_), Expected::Classic) => Err(Error::Config(format!(
             "queue `{name}` on {address} is a quorum queue, which keeps more than a classic one: use .queue(\"{name}\")"
         ))),
         (Err(text), Expected::Classic) => {
             check_classic(name, address, &text)?;
             // The server distinguishes a classic queue by default from one by its argument.
-            let arguments = match declare(bare, queue, Some("classic"), FieldTable::default()).await? {
+            let arguments = match declare(raw, queue, Some("classic"), FieldTable::default()).await? {
                 Ok(arguments) => arguments,
-                Err(_) => declare(bare, queue, None, FieldTable::default()).await?.unwrap_or_default(),
+                Err(_) => declare(raw, queue, None, FieldTable::default()).await?.unwrap_or_default(),
             };
             check(&arguments).map(|()| Found { arguments, is_new })
         }
@@ -87,7 +87,7 @@ pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: Option<F
         (Ok(arguments), _) => {
             limits.check(name, address, &arguments)?;
             check(&arguments)?;
-            request::bind(bare, address, name, &request.bindings).await?;
+            request::bind(raw, address, name, &request.bindings).await?;
             Ok(Found { arguments, is_new })
         }
     }
@@ -95,7 +95,7 @@ pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: Option<F
 
 /// Declares a queue of this kind. Returns its arguments, or the server's text if the queue has another type.
 async fn declare(
-    bare: &mut Bare,
+    raw: &mut Raw,
     queue: Examined<'_>,
     queue_type: Option<&'static str>,
     known: FieldTable,
@@ -109,7 +109,7 @@ async fn declare(
     }
     let mut started_anew = false;
     for _ in 0..ROUNDS {
-        let Err(error) = bare.declare(name, DURABLE, arguments.clone()).await else {
+        let Err(error) = raw.declare(name, DURABLE, arguments.clone()).await else {
             return Ok(Ok(arguments));
         };
         let Some((kind, text)) = answer(&error) else { return Err(failed(error)) };
@@ -168,9 +168,9 @@ pub(crate) fn is_single_active(arguments: &FieldTable) -> bool {
 const DURABLE: QueueDeclareOptions =
     QueueDeclareOptions { passive: false, durable: true, exclusive: false, auto_delete: false, nowait: false };
 
-async fn exists(bare: &mut Bare, address: &Address, name: &str) -> Result<bool, Error> {
+async fn exists(raw: &mut Raw, address: &Address, name: &str) -> Result<bool, Error> {
     let passive = QueueDeclareOptions { passive: true, ..DURABLE };
-    let Err(error) = bare.declare(name, passive, FieldTable::default()).await else { return Ok(true) };
+    let Err(error) = raw.declare(name, passive, FieldTable::default()).await else { return Ok(true) };
     match answer(&error) {
         // A classic queue whose node is away is not found either.
         Some((AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND), text)) if text.contains("no queue") => Ok(false),
@@ -186,14 +186,14 @@ fn absent(name: &str, address: &Address) -> Error {
 }
 
 fn deleted(name: &str, address: &Address, expected: Expected) -> Error {
-    let cure = match expected {
+    let remedy = match expected {
         Expected::Declared => "restart this worker, which declares it",
         _ => "declare it there again with its bindings",
     };
     Error::Config(format!(
         "queue `{name}` on {address} was deleted since this worker found it: messages that it had are lost, and no new ones reach \
          it. The worker consumes none of its queues until then. Find out why (an operator, an expiry, a server that was reset) \
-         and publish again what was lost. It is not declared again by itself: {cure}"
+         and publish again what was lost. It is not declared again by itself: {remedy}"
     ))
 }
 
@@ -215,14 +215,14 @@ fn other_value(name: &str, address: &Address, text: &str) -> Error {
 }
 
 fn no_permission(name: &str, address: &Address, expected: Expected) -> Error {
-    let cure = match expected {
+    let remedy = match expected {
         Expected::Declared => "grant `configure` on it, or declare it as another user and use .queue".to_owned(),
         _ => format!(
             "grant `configure` on it, which that check needs, or if you know that it is a quorum queue use \
              .queue_unverified(\"{name}\")"
         ),
     };
-    Error::Config(format!("the user may not declare queue `{name}` on {address}, nor see its type: {cure}"))
+    Error::Config(format!("the user may not declare queue `{name}` on {address}, nor see its type: {remedy}"))
 }
 
 /// Refuses any queue but a durable classic queue. `text` is the server's answer to the declaration of a quorum queue

@@ -5,9 +5,9 @@ use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use crate::address::Address;
-use crate::bare::Bare;
 use crate::error::answer;
 use crate::limits;
+use crate::raw::Raw;
 
 /// The value of an argument of a queue, a binding or a consumer: a string, a boolean or an integer.
 ///
@@ -155,10 +155,10 @@ pub(crate) struct Binding {
 }
 
 /// Binds a queue. Existing bindings remain.
-pub(crate) async fn bind(bare: &mut Bare, address: &Address, name: &str, bindings: &[Binding]) -> Result<(), Error> {
+pub(crate) async fn bind(raw: &mut Raw, address: &Address, name: &str, bindings: &[Binding]) -> Result<(), Error> {
     for binding in bindings {
         let Binding { exchange, routing_key, arguments } = binding.clone();
-        let bound = bare.bind(name, exchange, routing_key, arguments).await;
+        let bound = raw.bind(name, exchange, routing_key, arguments).await;
         bound.map_err(|error| failed(address, name, binding, error))?;
     }
     Ok(())

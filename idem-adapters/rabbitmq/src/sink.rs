@@ -9,9 +9,9 @@ use idem_core::{Error, Sink, SinkConnection, SinkError, StagedMessage};
 use lapin::types::ShortString;
 use tokio::sync::Mutex;
 
-use crate::bare::{Answer, Bare, End, Publisher};
 use crate::config::Config;
 use crate::message::encode;
+use crate::raw::{Answer, End, Publisher, Raw};
 use crate::refusal::Refusal;
 
 /// How many suspects are remembered. Further ones replace all: each is found again when the server refuses it again.
@@ -62,7 +62,7 @@ impl Exchange {
             self.config.first.leave(ended.host);
         }
         let (config, exchange) = (Arc::clone(&self.config), self.name.clone());
-        async move { Bare::publish(&config, &exchange).await }
+        async move { Raw::publish(&config, &exchange).await }
     }
 
     /// Refuses a message that is known to be too large.

@@ -12,13 +12,13 @@ use idem_core::{BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Sou
 use tokio::time::timeout;
 
 use crate::acker::RabbitMqAcker;
-use crate::bare::{self, Bare, Kept};
 use crate::config::Config;
 use crate::connection::Link;
 use crate::error::{self, silent};
 use crate::lag::lag;
 use crate::member::{End, Member};
 use crate::queue_type::Found;
+use crate::raw::{self, Kept, Raw};
 use crate::request::Request;
 use crate::unreadable;
 
@@ -267,19 +267,19 @@ impl Source for Queue {
         self.check(&options)?;
         self.leave().await;
         let limit = SUBSCRIBE.saturating_mul(u32::try_from(self.members.len()).unwrap_or(u32::MAX));
-        let mut bare = Bare::open(&self.config).await?;
-        let host = bare.host;
-        let looked = timeout(limit, async {
+        let mut raw = Raw::open(&self.config).await?;
+        let host = raw.host;
+        let checked = timeout(limit, async {
             for member in &mut self.members {
-                member.look(&self.config, &mut bare, options.order).await?;
+                member.check(&self.config, &mut raw, options.order).await?;
             }
-            bare.close().await;
+            raw.close().await;
             if self.is_unreadable {
                 self.take_out(&options).await?;
             }
             Ok::<_, BoxError>(())
         });
-        if let Err(error) = looked.await.unwrap_or_else(|_| Err(silent(limit).into())) {
+        if let Err(error) = checked.await.unwrap_or_else(|_| Err(silent(limit).into())) {
             self.config.first.leave(host);
             return Err(error);
         }
@@ -315,7 +315,7 @@ impl Source for Queue {
     }
 
     /// Returns the [`consumer_timeout`](crate::Options::consumer_timeout) option; `None` for a queue whose server may
-    /// delete what a worker gives back.
+    /// delete what a worker releases.
     fn unsettled_limit(&self) -> Option<Duration> {
         let deletes = self.members.iter().any(Member::deletes_returned);
         (!deletes).then_some(self.config.consumer_timeout)
@@ -361,7 +361,7 @@ impl Source for Queue {
     async fn close(&mut self) {
         let kept: Vec<_> = self.kept.drain(..).filter_map(|kept| kept.upgrade()).collect();
         // Together: all are taken at once, so that none is left behind if this future is dropped.
-        let ended = timeout(DRAIN, join_all(kept.iter().map(|kept| bare::end(kept))));
+        let ended = timeout(DRAIN, join_all(kept.iter().map(|kept| raw::end(kept))));
         let _ = tokio::join!(ended, self.leave());
     }
 }

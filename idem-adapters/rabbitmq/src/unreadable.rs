@@ -12,8 +12,8 @@ use lapin::types::FieldTable;
 use tokio::sync::Mutex;
 
 use crate::acker::RabbitMqAcker;
-use crate::bare::{Bare, Kept, Message};
 use crate::config::Config;
+use crate::raw::{Kept, Message, Raw};
 
 /// The header that contains the whole property list, as bytes.
 const LIST: &str = "idem-amqp-properties";
@@ -27,18 +27,18 @@ pub(crate) async fn take_out(
     arguments: FieldTable,
     ordered: bool,
 ) -> Result<(Weak<Kept>, Vec<(Delivery, RabbitMqAcker)>), Error> {
-    let mut bare = Bare::open(config).await?;
-    let messages = bare.unreadable(queue, count, arguments, ordered).await;
+    let mut raw = Raw::open(config).await?;
+    let messages = raw.unreadable(queue, count, arguments, ordered).await;
     let messages = messages
         .map_err(|source| Error::broker(format!("cannot read queue `{queue}` on {}", config.address), source))?;
     if messages.is_empty() {
-        bare.close().await;
+        raw.close().await;
         return Ok((Weak::new(), Vec::new()));
     }
-    let kept = Arc::new(Mutex::new(Some(bare)));
+    let kept = Arc::new(Mutex::new(Some(raw)));
     let taken = |message: Message| {
         tracing::error!(%queue, "a message that lapin cannot read is taken out of the queue: its dead letter has all of it");
-        let acker = RabbitMqAcker::bare(&kept, message.tag);
+        let acker = RabbitMqAcker::raw(&kept, message.tag);
         (delivery(queue, message), acker)
     };
     Ok((Arc::downgrade(&kept), messages.into_iter().map(taken).collect()))

@@ -70,7 +70,7 @@ pub async fn a_dead_letter_is_replayed_under_its_id_or_discarded<W: World>(world
 }
 
 /// However long it lasts, all messages are published afterwards as in their first attempt.
-pub async fn a_broker_that_is_away_charges_nothing<W: World>(world: W) {
+pub async fn a_broker_that_is_away_costs_no_attempt<W: World>(world: W) {
     let line = Line::new(world).await;
     let away = Arc::new(AtomicBool::new(true));
     let is_away = away.clone();

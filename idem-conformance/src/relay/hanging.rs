@@ -50,7 +50,7 @@ fn by_key(sink: &MemorySink, keys: usize) -> BTreeMap<usize, Vec<usize>> {
 }
 
 /// Nearly all messages are for a destination that hangs, and come first; many are behind others of their key. Its first
-/// attempts take all places once. Then others wait no more, except those that are behind one of its messages by their key.
+/// attempts take all slots once. Then others wait no more, except those that are behind one of its messages by their key.
 /// When it answers again, all are published, each key in its order.
 pub async fn a_destination_that_hangs_stops_no_other<W: World>(world: W) {
     let line = Line::new(world).await;
@@ -70,7 +70,7 @@ pub async fn a_destination_that_hangs_stops_no_other<W: World>(world: W) {
     good(&line, 20).await;
     pass_at_once(&line, 20).await;
     assert!(texts(&line.sink.published()).iter().all(|text| text.starts_with("good")), "others are behind it");
-    assert!(line.waiting().await.iter().all(|row| row.message.attempt() == 1), "no message is charged");
+    assert!(line.waiting().await.iter().all(|row| row.message.attempt() == 1), "no attempt is recorded");
     down.store(false, SeqCst);
     line.published(500 + 40 * 30 + 23).await;
     line.is_empty().await;
@@ -140,7 +140,7 @@ pub async fn messages_that_never_get_an_answer_do_not_stop_their_destination<W: 
     soon(line.sink.wait_for(|sink| sink.calls() >= 22)).await;
     line.stage((0..100).map(|n| message(format!("good {n}")))).await;
     good(&line, 100).await;
-    assert!(line.waiting().await.iter().all(|row| row.message.attempt() == 1), "no message is charged");
+    assert!(line.waiting().await.iter().all(|row| row.message.attempt() == 1), "no attempt is recorded");
     relay.crash().await;
 }
 
@@ -168,7 +168,7 @@ pub async fn a_destination_at_which_the_client_gives_up_stops_no_other<W: World>
     let relay = relay.poll_interval(Duration::from_millis(20)).publish_timeout(Duration::from_secs(3));
     let relay = line.start_with(relay);
     good(&line, 20).await;
-    assert!(line.waiting().await.iter().all(|row| row.message.attempt() == 1), "no message is charged");
+    assert!(line.waiting().await.iter().all(|row| row.message.attempt() == 1), "no attempt is recorded");
     relay.crash().await;
 }
 

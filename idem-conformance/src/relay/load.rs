@@ -131,7 +131,7 @@ pub async fn large_messages_whose_time_has_come_do_not_fill_the_memory<W: World>
     relay.crash().await;
 }
 
-/// A refusal is charged, and the answer of the database is lost: it is recorded again, and no attempt is lost by that.
+/// A rejection is recorded, and the answer of the database is lost: it is recorded again, and no attempt is lost by that.
 pub async fn a_record_without_an_answer_costs_no_attempt<W: World>(world: W) {
     let line = Line::new(world).await;
     let lost = Arc::new(AtomicUsize::new(0));

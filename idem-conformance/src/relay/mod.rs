@@ -39,7 +39,7 @@ macro_rules! relay_suite {
             // failures
             a_message_that_is_given_up_is_dead_and_its_key_goes_on
             a_dead_letter_is_replayed_under_its_id_or_discarded
-            a_broker_that_is_away_charges_nothing
+            a_broker_that_is_away_costs_no_attempt
             a_lost_confirm_is_published_again_under_the_same_id
             a_message_without_an_answer_stops_no_other
             a_message_that_is_not_confirmed_is_never_deleted

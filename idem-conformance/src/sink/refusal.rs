@@ -50,9 +50,9 @@ pub async fn a_message_over_the_limit_fails_and_its_neighbours_do_not<W: World>(
 /// A message with a value that the broker cannot carry fails, and those beside it are stored.
 pub async fn what_the_broker_cannot_carry_fails_by_itself<W: World>(world: W) {
     let sink = open(&world).await;
-    for (unfit, says) in world.unfit() {
-        let (unfit, fit) = (staged(unfit.header("token", SECRET)), message(world.to()));
-        let (refusal, result) = soon(async { tokio::join!(relay(&sink, &unfit), relay(&sink, &fit)) }).await;
+    for (unpublishable, says) in world.unpublishable() {
+        let (unpublishable, fit) = (staged(unpublishable.header("token", SECRET)), message(world.to()));
+        let (refusal, result) = soon(async { tokio::join!(relay(&sink, &unpublishable), relay(&sink, &fit)) }).await;
         result.unwrap();
         let text = refused(refusal);
         assert!(text.contains(says), "{text}");

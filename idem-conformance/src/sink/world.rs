@@ -37,7 +37,7 @@ pub trait World: Sized + Send + Sync + 'static {
 
     /// Messages that the broker cannot carry, each with a part of the error's text. The value of a header must not be
     /// in the text.
-    fn unfit(&self) -> Vec<(Outgoing, &'static str)>;
+    fn unpublishable(&self) -> Vec<(Outgoing, &'static str)>;
 
     /// The id of a delivery, where an idem worker looks for it by default.
     fn id(delivery: &Delivery) -> Option<String> {

@@ -50,16 +50,16 @@ pub async fn lag_ends_no_subscription<W: World>(world: W) {
     let mut source = open(&world, 2).await;
     let old = source.lag().expect("the source tells its lag");
     // Started and dropped.
-    assert!(futures_util::poll!(pin!(old.read())).is_pending() || soon(old.read()).await.is_ok());
+    assert!(futures_util::poll!(pin!(old.call())).is_pending() || soon(old.call()).await.is_ok());
     world.publish(Publication::new("before")).await;
     take(&mut source).await;
 
     world.cut().await;
     while soon(source.next()).await.is_ok() {}
     // It returns an error or a value, but does not wait forever.
-    let _ = soon(old.read()).await;
+    let _ = soon(old.call()).await;
     soon(source.subscribe(subscribe_options(2))).await.unwrap();
-    let _ = soon(old.read()).await;
+    let _ = soon(old.call()).await;
     world.publish(Publication::new("after")).await;
     let name = take(&mut source).await.source().to_owned();
     until_lag(&source.lag().expect("it tells it again"), &name, 0).await;
@@ -69,7 +69,7 @@ pub async fn lag_ends_no_subscription<W: World>(world: W) {
 async fn until_lag(lag: &Lag, source: &str, messages: usize) {
     soon(async {
         loop {
-            let lags = lag.read().await.unwrap();
+            let lags = lag.call().await.unwrap();
             let [(name, waiting)] = &lags[..] else { panic!("there is one source: {lags:?}") };
             assert_eq!(&**name, source);
             if *waiting == messages as u64 {

@@ -3,31 +3,32 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::{
-    CallResult, Caller, Consumers, HandlerId, HandlerMark, InboxRows, LeftCalls, NewRow, Resolution, RowKind, RowResult,
+    CallResult, Consumers, FetchFor, HandlerId, HandlerMark, InboxRows, LeftCalls, NewRow, Resolution, RowKind,
+    RowResult,
 };
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
 
-use super::calling::{HOUR, answer, caller, failed, resolve, store, take_one, taken};
+use super::calling::{HOUR, answer, caller, failed, fetch_row, fetched, resolve, store, take_for};
 use super::stage::{LEASE, Stage, committed, register};
 use super::world::{Setup, World};
 
 /// A call that is repeated has the key and the time of the first one.
 pub async fn a_repeated_call_keeps_its_key<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let first = taken(&stage).await;
+    let first = fetched(&stage).await;
     stage.rows_earlier(HOUR).await;
-    let second = take_one(&stage).await;
+    let second = fetch_row(&stage).await;
     assert_eq!((second.provider_key, second.called_at, second.calls), (first.provider_key, first.called_at, Some(2)));
     assert_ne!(second.locked_by, first.locked_by);
     // The former holder writes nothing, unless it has an answer.
-    for result in [failed(Ok(HOUR)), CallResult::given_back(HOUR)] {
+    for result in [failed(Ok(HOUR)), CallResult::snoozed(HOUR)] {
         assert!(!stage.store.record_result(&first, &RowResult::Called(result.clone())).await.unwrap());
     }
     assert_eq!(stage.store.date_call(&first, LEASE).await.unwrap(), None);
     assert_eq!(stage.one_scheduled().await.locked_by, second.locked_by);
     assert!(stage.store.record_result(&second, &RowResult::Called(failed(Ok(Duration::ZERO)))).await.unwrap());
-    let third = take_one(&stage).await;
+    let third = fetch_row(&stage).await;
     assert_eq!((third.provider_key, third.called_at, third.calls), (first.provider_key, first.called_at, Some(1)));
     assert_eq!((third.attempts, third.error.as_str()), (1, "it failed"));
 }
@@ -36,20 +37,20 @@ pub async fn a_repeated_call_keeps_its_key<W: World>(world: W) {
 /// that it knows no call. Its call has no other effect.
 pub async fn an_answer_that_comes_after_the_lease_is_kept_for_its_key<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let first = taken(&stage).await;
+    let first = fetched(&stage).await;
     assert!(stage.store.record_result(&first, &RowResult::Called(failed(Err(Reason::Exhausted)))).await.unwrap());
     assert!(resolve(&stage, &first, &Resolution::CallAgain).await);
-    let second = take_one(&stage).await;
+    let second = fetch_row(&stage).await;
     assert!(
         !stage.store.record_result(&first, &RowResult::Called(CallResult::answered(answer()))).await.unwrap(),
         "it has another key"
     );
     stage.rows_earlier(HOUR).await;
-    let third = take_one(&stage).await;
+    let third = fetch_row(&stage).await;
     assert!(stage.store.date_call(&third, LEASE).await.unwrap().is_some());
     assert!(stage.store.record_result(&second, &RowResult::Called(CallResult::answered(answer()))).await.unwrap());
     assert!(!stage.store.record_result(&third, &RowResult::Called(failed(Ok(HOUR)))).await.unwrap());
-    assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
+    assert_eq!(stage.fetch_row(RowKind::Ordinary).await.answer, Some(answer()));
 }
 
 /// It is a new row, because its handler has committed, and it says whose answer it has.
@@ -68,19 +69,19 @@ pub async fn a_dead_letter_that_is_inserted_with_an_answer_keeps_its_call<W: Wor
 }
 
 /// It is that of the first call under the key, so that another call does not go on with it.
-pub async fn the_name_of_a_call_is_that_of_its_first_take<W: World>(world: W) {
+pub async fn the_name_of_a_call_is_that_of_its_first_fetch<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let row = taken(&stage).await;
-    let other = [Caller { name: "mail".into(), ..caller(stage.handler) }];
-    let taken_by_other = async || stage.store.take_calls(&other, 1, None, Uuid::new_v4()).await.unwrap().rows.remove(0);
+    let row = fetched(&stage).await;
+    let other = [FetchFor { call: "mail".into(), ..caller(stage.handler) }];
+    let fetched_by_other = async || take_for(&stage, &other, 1).await.remove(0);
     assert_eq!(row.call_name.as_deref(), Some("charge"));
     assert!(stage.store.record_result(&row, &RowResult::Called(failed(Ok(Duration::ZERO)))).await.unwrap());
-    let row = taken_by_other().await;
+    let row = fetched_by_other().await;
     assert_eq!(row.call_name.as_deref(), Some("charge"));
-    let unused = CallResult { is_unused: true, ..CallResult::given_back(Duration::ZERO) };
+    let unused = CallResult { is_unused: true, ..CallResult::snoozed(Duration::ZERO) };
     assert!(stage.store.record_result(&row, &RowResult::Called(unused.clone())).await.unwrap());
     assert_eq!(stage.one_scheduled().await.call_name, None);
-    let row = taken_by_other().await;
+    let row = fetched_by_other().await;
     assert_eq!(row.call_name.as_deref(), Some("mail"));
     assert!(stage.store.record_result(&row, &RowResult::Called(failed(Err(Reason::Exhausted)))).await.unwrap());
     assert!(resolve(&stage, &row, &Resolution::CallAgain).await);
@@ -92,10 +93,10 @@ pub async fn a_row_that_is_left_to_its_call_keeps_the_key_that_it_has<W: World>(
     let stage = Stage::new(world).await;
     store(&stage, "a").await;
     assert_eq!(stage.store.release_calls(&[stage.handler]).await.unwrap(), LeftCalls { released: 1, in_doubt: 0 });
-    let ordinary = stage.take_one(RowKind::Ordinary).await;
+    let ordinary = stage.fetch_row(RowKind::Ordinary).await;
     let left = RowResult::LeftToCall { provider_key: Uuid::new_v4() };
     assert!(stage.store.record_result(&ordinary, &left).await.unwrap());
-    let row = take_one(&stage).await;
+    let row = fetch_row(&stage).await;
     assert!(row.provider_key.is_some() && row.provider_key == ordinary.provider_key, "{row:?}");
 }
 

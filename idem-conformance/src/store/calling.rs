@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    CallAnswer, CallResult, Caller, ClaimState, Consumers, HandlerId, Identity, InboxRows, LookBack, NewRow,
-    Resolution, Row, RowKind, Transactions,
+    CallAnswer, CallResult, ClaimState, Consumers, FetchFor, FetchLimit, HandlerId, Identity, InboxRows, LookBack,
+    NewRow, Resolution, Row, RowKind, Transactions,
 };
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
@@ -30,25 +30,30 @@ pub(super) async fn store_for<W: World>(stage: &Stage<W>, handler: HandlerId, ke
 }
 
 /// A handler that makes the call `charge`.
-pub(super) fn caller(handler: HandlerId) -> Caller {
-    Caller { handler, lease: LEASE, name: "charge".into() }
+pub(super) fn caller(handler: HandlerId) -> FetchFor {
+    FetchFor { call: "charge".into(), ..FetchFor::new(handler, LEASE) }
 }
 
-pub(super) async fn take<W: World>(stage: &Stage<W>) -> Vec<Row> {
-    let caller = caller(stage.handler);
-    stage.store.take_calls(&[caller], 100, None, Uuid::new_v4()).await.unwrap().rows
+pub(super) async fn fetch<W: World>(stage: &Stage<W>) -> Vec<Row> {
+    take_for(stage, &[caller(stage.handler)], 100).await
 }
 
-pub(super) async fn take_one<W: World>(stage: &Stage<W>) -> Row {
-    let mut rows = take(stage).await;
-    assert_eq!(rows.len(), 1, "taken rows: {rows:?}");
+/// Fetches rows for the calls of these handlers.
+pub(super) async fn take_for<W: World>(stage: &Stage<W>, callers: &[FetchFor], rows: usize) -> Vec<Row> {
+    let limit = FetchLimit::rows(RowKind::Calling, rows);
+    stage.store.fetch(callers, limit, Uuid::new_v4()).await.unwrap().rows
+}
+
+pub(super) async fn fetch_row<W: World>(stage: &Stage<W>) -> Row {
+    let mut rows = fetch(stage).await;
+    assert_eq!(rows.len(), 1, "fetched rows: {rows:?}");
     rows.remove(0)
 }
 
-/// A row that was stored and taken.
-pub(super) async fn taken<W: World>(stage: &Stage<W>) -> Row {
+/// A row that was stored and fetched.
+pub(super) async fn fetched<W: World>(stage: &Stage<W>) -> Row {
     store(stage, "a").await;
-    take_one(stage).await
+    fetch_row(stage).await
 }
 
 pub(super) fn failed(next: Result<Duration, Reason>) -> CallResult {
@@ -68,9 +73,9 @@ pub(super) async fn resolve<W: World>(stage: &Stage<W>, row: &Row, resolution: &
 pub(super) async fn is_seen<W: World>(stage: &Stage<W>) -> bool {
     let due = stage.store.poll_due(&[stage.handler], Duration::ZERO, LookBack::default()).await.unwrap();
     let crashed = stage.store.dead_letter_crashed(&[stage.handler], Duration::ZERO).await.unwrap();
-    let mut taken = Vec::new();
+    let mut fetched = Vec::new();
     for kind in [RowKind::Ordinary, RowKind::Orphan, RowKind::Alone] {
-        taken.extend(stage.take(kind).await);
+        fetched.extend(stage.fetch(kind).await);
     }
-    due.ordinary || due.orphan || due.alone || due.crashed || !crashed.is_empty() || !taken.is_empty()
+    due.ordinary || due.orphan || due.alone || due.crashed || !crashed.is_empty() || !fetched.is_empty()
 }

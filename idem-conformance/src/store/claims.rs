@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claimed, Consumers, Identity, Resolution, StoreError, Ticket, Transactions};
+use idem_core::store::{ClaimState, Claimed, Consumers, Identity, Resolution, StoreError, Transactions, TxnHandle};
 use idem_core::{Fingerprint, Key, Reason};
 
 use super::stage::{Stage, committed, register, settled};
@@ -125,10 +125,10 @@ pub async fn an_existing_claim_has_fingerprint_and_age<W: World>(world: W) {
     assert!(stage.is_waiting("b").await);
 }
 
-/// Reopens the claim `a` that the transaction with this ticket has left. Returns whether it was reopened.
-async fn reopened<W: World>(stage: &Stage<W>, ticket: &Ticket) -> bool {
+/// Reopens the claim `a` that the transaction with this handle has left. Returns whether it was reopened.
+async fn reopened<W: World>(stage: &Stage<W>, txn_handle: &TxnHandle) -> bool {
     let mut txn = stage.begin().await;
-    let reopened = stage.store.reopen(&mut txn, &stage.id("a"), ticket).await.unwrap();
+    let reopened = stage.store.reopen(&mut txn, &stage.id("a"), txn_handle).await.unwrap();
     committed(stage.commit(txn).await);
     reopened
 }
@@ -136,9 +136,9 @@ async fn reopened<W: World>(stage: &Stage<W>, ticket: &Ticket) -> bool {
 /// The answer to the first call may be lost, and an operator may then discard the message.
 pub async fn a_claim_that_has_changed_is_not_reopened<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let ticket = stage.process("a").await;
-    assert!(reopened(&stage, &ticket).await);
-    assert!(!reopened(&stage, &ticket).await, "its row was written before");
+    let txn_handle = stage.process("a").await;
+    assert!(reopened(&stage, &txn_handle).await);
+    assert!(!reopened(&stage, &txn_handle).await, "its row was written before");
     if W::FEATURES.refuses_commit {
         // No claim is left by a handler.
         return;
@@ -146,16 +146,16 @@ pub async fn a_claim_that_has_changed_is_not_reopened<W: World>(world: W) {
     stage.row(&stage.id("a"), false, Err(Reason::Committed)).await;
     let id = stage.one_dead().await.id;
     assert!(stage.store.resolve("billing", id, None, &Resolution::Discard).await.unwrap());
-    assert!(!reopened(&stage, &ticket).await);
+    assert!(!reopened(&stage, &txn_handle).await);
     assert!(stage.is_dated("a").await);
 }
 
 /// A reopened claim is waiting, and is the same claim.
 pub async fn a_reopened_claim_waits_again<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let ticket = stage.process("a").await;
+    let txn_handle = stage.process("a").await;
     stage.process("b").await;
-    assert!(reopened(&stage, &ticket).await);
+    assert!(reopened(&stage, &txn_handle).await);
     assert!(stage.is_waiting("a").await);
     assert_eq!(stage.existing_claim("a").await.unwrap().fingerprint, Fingerprint::of(b"a"));
     assert!(stage.is_dated("b").await);
@@ -170,7 +170,7 @@ pub async fn odd_keys_make_the_round_trip<W: World>(world: W) {
         let identity = Identity { key: Key::of(key).unwrap(), ..stage.id("unused") };
         stage.row(&identity, true, Ok(Duration::ZERO)).await;
         assert!(!stage.claim_now(&identity).await.is_new(), "{key:?}");
-        let row = stage.take_one(idem_core::store::RowKind::Ordinary).await;
+        let row = stage.fetch_row(idem_core::store::RowKind::Ordinary).await;
         assert_eq!(row.identity.key.as_bytes(), key);
         committed(stage.commit(stage.started(&row).await).await);
     }

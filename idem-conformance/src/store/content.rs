@@ -17,7 +17,7 @@ async fn stored<W: World>(stage: &Stage<W>, key: &str, delivery: &Delivery, erro
     let row = NewRow::new(&identity, delivery, state).with_attempts(2, error);
     stage.store.insert(&mut txn, &[row]).await.unwrap();
     committed(stage.commit(txn).await);
-    stage.take_one(RowKind::Ordinary).await
+    stage.fetch_row(RowKind::Ordinary).await
 }
 
 /// Payload, headers and properties are returned unchanged.

@@ -1,7 +1,7 @@
 //! The guard: a commit succeeds only if the transaction is still the one that made the claim.
 
 use idem_core::Reason;
-use idem_core::store::{CommitResult, Fate, InboxRows, RowKind, Transactions};
+use idem_core::store::{CommitResult, InboxRows, RowKind, Transactions, TxnOutcome};
 
 use super::stage::{Stage, committed};
 use super::world::World;
@@ -108,11 +108,11 @@ pub async fn a_swallowed_error_is_found_out<W: World>(world: W) {
     stage.process("b").await;
 }
 
-/// The start of a row is guarded as a claim is: after ROLLBACK the row exists and is still taken.
+/// The start of a row is guarded as a claim is: after ROLLBACK the row exists and is still locked.
 pub async fn a_rollback_by_the_handler_of_a_row_leaves_the_row<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let row = stage.take_one(RowKind::Ordinary).await;
+    let row = stage.fetch_row(RowKind::Ordinary).await;
     for abuse in ["ROLLBACK", "ROLLBACK; BEGIN"] {
         let mut txn = stage.started(&row).await;
         let _ = stage.execute(&mut txn, abuse).await;
@@ -124,12 +124,12 @@ pub async fn a_rollback_by_the_handler_of_a_row_leaves_the_row<W: World>(world: 
 }
 
 /// After COMMIT the row is gone and the message looks processed: the caller has to write the dead row. Where COMMIT is
-/// refused, the row exists and is still taken.
+/// refused, the row exists and is still locked.
 pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (key, abuse) in [("a", "COMMIT"), ("b", "COMMIT; BEGIN")] {
         stage.schedule(key).await;
-        let row = stage.take_one(RowKind::Ordinary).await;
+        let row = stage.fetch_row(RowKind::Ordinary).await;
         let mut txn = stage.started(&row).await;
         let _ = stage.execute(&mut txn, abuse).await;
         let result = stage.commit(txn).await;
@@ -143,9 +143,9 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
         assert!(stage.is_dated(key).await);
 
         // The pipeline does this in one transaction.
-        let CommitResult::CommittedEarly(ticket) = result else { unreachable!() };
+        let CommitResult::CommittedEarly(txn_handle) = result else { unreachable!() };
         let mut txn = stage.begin().await;
-        assert!(stage.store.reopen(&mut txn, &row.identity, &ticket).await.unwrap());
+        assert!(stage.store.reopen(&mut txn, &row.identity, &txn_handle).await.unwrap());
         let new = idem_core::store::NewRow::new(&row.identity, &row.delivery, Err(Reason::Committed))
             .with_attempts(1, "ended by COMMIT");
         stage.store.insert(&mut txn, &[new]).await.unwrap();
@@ -158,11 +158,11 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
 /// A handler ended the transaction and then failed: the rollback result shows whether its claim was committed.
 pub async fn a_rollback_tells_how_the_handler_ended_the_transaction<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let commit = if W::FEATURES.refuses_commit { Fate::CommitRefused } else { Fate::CommittedEarly };
+    let commit = if W::FEATURES.refuses_commit { TxnOutcome::CommitRefused } else { TxnOutcome::CommittedEarly };
     // A database that rolls back by itself, for example when it is full, cannot tell a ROLLBACK from that.
-    let ended = if W::FEATURES.errors_abort { Fate::Ended } else { Fate::RolledBack };
+    let ended = if W::FEATURES.errors_abort { TxnOutcome::Ended } else { TxnOutcome::RolledBack };
     let abuses = [
-        ("SELECT 1", Fate::RolledBack),
+        ("SELECT 1", TxnOutcome::RolledBack),
         ("ROLLBACK", ended),
         ("ROLLBACK; BEGIN", ended),
         ("COMMIT", commit),
@@ -173,7 +173,7 @@ pub async fn a_rollback_tells_how_the_handler_ended_the_transaction<W: World>(wo
         stage.effect(&mut txn, key).await;
         let _ = stage.execute(&mut txn, abuse).await;
         assert_eq!(stage.store.rollback(txn).await.unwrap(), expected, "{abuse}");
-        let stands = expected == Fate::CommittedEarly;
+        let stands = expected == TxnOutcome::CommittedEarly;
         assert_eq!((stage.effects(key).await, stage.is_dated(key).await), (i64::from(stands), stands), "{abuse}");
     }
     stage.process("after").await;

@@ -1,10 +1,11 @@
-//! Inbox rows: inserted, counted, taken.
+//! Inbox rows: inserted, counted, fetched.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::{
-    ClaimState, Consumers, DueRows, Identity, InboxRows, LookBack, NewRow, RowKind, Stats, TakeLimit, Transactions,
+    ClaimState, Consumers, DueRows, FetchFor, FetchLimit, Identity, InboxRows, LookBack, NewRow, RowKind, Stats,
+    Transactions,
 };
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
@@ -34,8 +35,8 @@ pub async fn another_fingerprint_is_another_row<W: World>(world: W) {
     assert_eq!((stage.scheduled().await.len(), stage.dead().await.len()), (1, 2));
 }
 
-/// Only scheduled and due rows of the given handlers are taken.
-pub async fn take_takes_what_is_due_for_these_handlers<W: World>(world: W) {
+/// Only scheduled and due rows of the given handlers are fetched.
+pub async fn fetch_returns_what_is_due_for_these_handlers<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = register(&stage.store, "billing", "order_shipped").await;
     stage.schedule("due").await;
@@ -43,19 +44,18 @@ pub async fn take_takes_what_is_due_for_these_handlers<W: World>(world: W) {
     stage.dead_letter("dead", Reason::Permanent).await;
     stage.row(&Identity { handler: other, ..stage.id("of another") }, true, NOW).await;
 
-    assert!(
-        stage.store.take(&[], RowKind::Ordinary, TakeLimit::rows(9), Uuid::new_v4(), LEASE).await.unwrap().is_empty()
-    );
-    assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, stage.id("due"));
-    assert!(stage.take(RowKind::Ordinary).await.is_empty());
-    let both = [stage.handler, other];
-    let rows = stage.store.take(&both, RowKind::Ordinary, TakeLimit::rows(9), Uuid::new_v4(), LEASE).await.unwrap();
+    let nine = FetchLimit::rows(RowKind::Ordinary, 9);
+    assert!(stage.store.fetch(&[], nine, Uuid::new_v4()).await.unwrap().rows.is_empty());
+    assert_eq!(stage.fetch_row(RowKind::Ordinary).await.identity, stage.id("due"));
+    assert!(stage.fetch(RowKind::Ordinary).await.is_empty());
+    let both = [stage.handler, other].map(|handler| FetchFor::new(handler, LEASE));
+    let rows = stage.store.fetch(&both, nine, Uuid::new_v4()).await.unwrap().rows;
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].identity.handler, rows[0].handler.as_str()), (other, "order_shipped"));
 }
 
 /// The limit applies to all handlers together.
-pub async fn take_takes_no_more_than_the_limit<W: World>(world: W) {
+pub async fn fetch_returns_no_more_than_the_limit<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = register(&stage.store, "billing", "order_shipped").await;
     for n in 0..4 {
@@ -63,22 +63,16 @@ pub async fn take_takes_no_more_than_the_limit<W: World>(world: W) {
         stage.row(&Identity { handler: other, ..stage.id(&n.to_string()) }, true, NOW).await;
     }
     for expected in [3, 3, 2, 0] {
-        let both = [stage.handler, other];
-        let rows = stage.store.take(&both, RowKind::Ordinary, TakeLimit::rows(3), Uuid::new_v4(), LEASE).await.unwrap();
+        let both = [stage.handler, other].map(|handler| FetchFor::new(handler, LEASE));
+        let three = FetchLimit::rows(RowKind::Ordinary, 3);
+        let rows = stage.store.fetch(&both, three, Uuid::new_v4()).await.unwrap().rows;
         assert_eq!(rows.len(), expected);
     }
-    assert!(
-        stage
-            .store
-            .take(&[stage.handler], RowKind::Ordinary, TakeLimit::rows(0), Uuid::new_v4(), LEASE)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(stage.take_at_most(FetchLimit::rows(RowKind::Ordinary, 0)).await.is_empty());
 }
 
-/// A row may be large: a take stops after the row that reaches the limit, and takes a larger row by itself.
-pub async fn take_is_bounded_in_bytes<W: World>(world: W) {
+/// A row may be large: a fetch stops after the row that reaches the limit, and returns a larger row by itself.
+pub async fn fetch_is_bounded_in_bytes<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (key, bytes) in [("a", 100_000), ("b", 100_000), ("c", 900_000), ("d", 10), ("e", 10)] {
         let (identity, delivery) = (stage.id(key), Delivery::new("orders", vec![b'x'; bytes]));
@@ -89,30 +83,26 @@ pub async fn take_is_bounded_in_bytes<W: World>(world: W) {
         stage.rows_earlier(Duration::from_secs(1)).await;
     }
     for expected in [&["a", "b"][..], &["c"], &["d", "e"], &[]] {
-        let mut limit = TakeLimit::rows(9);
+        let mut limit = FetchLimit::rows(RowKind::Ordinary, 9);
         limit.bytes = 150_000;
-        let rows = stage.store.take(&[stage.handler], RowKind::Ordinary, limit, Uuid::new_v4(), LEASE).await.unwrap();
+        let rows = stage.take_at_most(limit).await;
         let mut keys: Vec<_> = rows.iter().map(|row| row.identity.key.to_string()).collect();
         keys.sort();
         assert_eq!(keys, expected);
     }
 }
 
-/// A taken row carries the token, a start and a lease, as it does in the database.
-pub async fn take_counts_a_start_and_sets_token_and_lease<W: World>(world: W) {
+/// A fetched row carries the token, a start and a lease, as it does in the database.
+pub async fn fetch_counts_a_start_and_sets_token_and_lease<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     let before = stage.one_scheduled().await;
     assert_eq!((before.locked_by, before.crash_count, before.attempts, before.lost_connections), (None, 0, 0, 0));
-    let token = Uuid::new_v4();
-    let taken = stage
-        .store
-        .take(&[stage.handler], RowKind::Ordinary, TakeLimit::rows(1), token, LEASE)
-        .await
-        .unwrap()
-        .remove(0);
+    let (handlers, token) = ([FetchFor::new(stage.handler, LEASE)], Uuid::new_v4());
+    let fetched =
+        stage.store.fetch(&handlers, FetchLimit::rows(RowKind::Ordinary, 1), token).await.unwrap().rows.remove(0);
     let stored = stage.one_scheduled().await;
-    for row in [&taken, &stored] {
+    for row in [&fetched, &stored] {
         assert_eq!((row.locked_by, row.crash_count, row.attempts, row.lost_connections), (Some(token), 1, 0, 0));
         let lease = row.locked_until.unwrap().duration_since(before.run_at).unwrap();
         assert!((LEASE..LEASE * 3).contains(&lease), "the lease ends {lease:?} after the row was due");
@@ -120,21 +110,20 @@ pub async fn take_counts_a_start_and_sets_token_and_lease<W: World>(world: W) {
     }
 }
 
-/// However many takes run at once, each row is taken once.
-pub async fn two_takes_never_share_a_row<W: World>(world: W) {
+/// However many fetches run at once, each row is fetched once.
+pub async fn two_fetches_never_share_a_row<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = stage.world.store(Setup::default()).await.unwrap();
     for n in 0..40 {
         stage.schedule(&n.to_string()).await;
     }
-    let take = |n: usize| {
+    let fetch = |n: usize| {
         let store = if n < 3 { stage.store.clone() } else { other.clone() };
-        let handlers = [stage.handler];
+        let (handlers, three) = ([FetchFor::new(stage.handler, LEASE)], FetchLimit::rows(RowKind::Ordinary, 3));
         tokio::spawn(async move {
             let mut ids = Vec::new();
             loop {
-                let rows =
-                    store.take(&handlers, RowKind::Ordinary, TakeLimit::rows(3), Uuid::new_v4(), LEASE).await.unwrap();
+                let rows = store.fetch(&handlers, three, Uuid::new_v4()).await.unwrap().rows;
                 if rows.is_empty() {
                     return ids;
                 }
@@ -142,35 +131,35 @@ pub async fn two_takes_never_share_a_row<W: World>(world: W) {
             }
         })
     };
-    let taken = futures_util::future::join_all((0..6).map(take)).await;
-    let taken = taken.into_iter().flat_map(Result::unwrap).collect::<Vec<_>>();
-    let distinct = taken.iter().collect::<BTreeSet<_>>();
-    // A take that found all remaining rows locked returned early, so some rows may remain.
-    let left = stage.take(RowKind::Ordinary).await;
-    assert_eq!(distinct.len(), taken.len());
-    assert_eq!(taken.len() + left.len(), 40);
+    let fetched = futures_util::future::join_all((0..6).map(fetch)).await;
+    let fetched = fetched.into_iter().flat_map(Result::unwrap).collect::<Vec<_>>();
+    let distinct = fetched.iter().collect::<BTreeSet<_>>();
+    // A fetch that found all remaining rows locked returned early, so some rows may remain.
+    let left = stage.fetch(RowKind::Ordinary).await;
+    assert_eq!(distinct.len(), fetched.len());
+    assert_eq!(fetched.len() + left.len(), 40);
 }
 
-/// A row that was not begun within the lease can be taken again, under another token.
-pub async fn a_taken_row_is_due_again_after_its_lease<W: World>(world: W) {
+/// A row that was not begun within the lease can be fetched again, under another token.
+pub async fn a_fetched_row_is_due_again_after_its_lease<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let first = stage.take_one(RowKind::Ordinary).await;
-    assert!(stage.take(RowKind::Orphan).await.is_empty(), "not before the lease has ended");
+    let first = stage.fetch_row(RowKind::Ordinary).await;
+    assert!(stage.fetch(RowKind::Orphan).await.is_empty(), "not before the lease has ended");
     stage.end_leases().await;
-    let second = stage.take_one(RowKind::Orphan).await;
+    let second = stage.fetch_row(RowKind::Orphan).await;
     assert_eq!((second.id, second.crash_count), (first.id, 2));
     assert_ne!(second.locked_by, first.locked_by);
 }
 
-/// A take whose reply was lost is found by its token.
-pub async fn taken_finds_what_a_take_has_taken<W: World>(world: W) {
+/// A fetch whose reply was lost is found by its token.
+pub async fn rows_by_token_finds_what_a_fetch_has_fetched<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for key in ["a", "b", "c"] {
         stage.schedule(key).await;
     }
-    let token = Uuid::new_v4();
-    let rows = stage.store.take(&[stage.handler], RowKind::Ordinary, TakeLimit::rows(2), token, LEASE).await.unwrap();
+    let (handlers, token) = ([FetchFor::new(stage.handler, LEASE)], Uuid::new_v4());
+    let rows = stage.store.fetch(&handlers, FetchLimit::rows(RowKind::Ordinary, 2), token).await.unwrap().rows;
     let found = stage.store.rows_by_token(token).await.unwrap();
     let ids = |rows: &[idem_core::store::Row]| rows.iter().map(|row| row.id).collect::<BTreeSet<_>>();
     assert_eq!((rows.len(), ids(&found)), (2, ids(&rows)));
@@ -178,14 +167,14 @@ pub async fn taken_finds_what_a_take_has_taken<W: World>(world: W) {
     assert!(stage.store.rows_by_token(Uuid::new_v4()).await.unwrap().is_empty());
 }
 
-/// The lease covers only the wait before the start: a running row is locked, so `take`, `poll_due` and
+/// The lease covers only the wait before the start: a running row is locked, so `fetch`, `poll_due` and
 /// `dead_letter_crashed` skip it.
-pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
+pub async fn a_row_that_runs_is_not_fetched_after_its_lease<W: World>(world: W) {
     let Some(stage) = Stage::new_if(W::FEATURES.concurrent, world).await else { return };
     stage.schedule("a").await;
-    stage.take_one(RowKind::Ordinary).await;
+    stage.fetch_row(RowKind::Ordinary).await;
     stage.rows_earlier(LEASE * 10).await;
-    let row = stage.take_one(RowKind::Orphan).await;
+    let row = stage.fetch_row(RowKind::Orphan).await;
     stage.rows_earlier(LEASE * 10).await;
     let inbox = stage.world.own("inbox_messages");
     // One that may be started again, and one that has used up its starts.
@@ -193,8 +182,8 @@ pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
         stage.world.run(&format!("UPDATE {inbox} SET crash_count = {starts}")).await;
         let running = stage.started(&row).await;
 
-        assert!(stage.take(RowKind::Orphan).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
-        assert!(stage.take(RowKind::Ordinary).await.is_empty());
+        assert!(stage.fetch(RowKind::Orphan).await.is_empty() && stage.fetch(RowKind::Alone).await.is_empty());
+        assert!(stage.fetch(RowKind::Ordinary).await.is_empty());
         assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap().len(), 0);
         let due = stage.store.poll_due(&[stage.handler], LEASE, LookBack::default()).await.unwrap();
         assert_eq!(due, DueRows::default(), "what runs is nothing to be done");
@@ -207,7 +196,7 @@ pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
 pub async fn remove_leaves_claims_alone<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let row = stage.take_one(RowKind::Ordinary).await;
+    let row = stage.fetch_row(RowKind::Ordinary).await;
     let mut stale = row.clone();
     stale.locked_by = Some(Uuid::new_v4());
     for (row, expected) in [(&stale, false), (&row, true), (&row, false)] {
@@ -219,7 +208,7 @@ pub async fn remove_leaves_claims_alone<W: World>(world: W) {
     assert!(stage.is_waiting("a").await);
 }
 
-/// Polling reports what a take would find.
+/// Polling reports what a fetch would find.
 pub async fn poll_due_reports_pending_work<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let found = async || stage.store.poll_due(&[stage.handler], LEASE, LookBack::default()).await.unwrap();
@@ -232,7 +221,7 @@ pub async fn poll_due_reports_pending_work<W: World>(world: W) {
     let other = register(&stage.store, "billing", "order_shipped").await;
     assert_eq!(stage.store.poll_due(&[other], LEASE, LookBack::default()).await.unwrap(), DueRows::default());
 
-    stage.take_one(RowKind::Ordinary).await;
+    stage.fetch_row(RowKind::Ordinary).await;
     assert_eq!(found().await, DueRows::default());
     let inbox = stage.world.own("inbox_messages");
     let due = async |starts: u32, since: Duration| {
@@ -264,7 +253,7 @@ pub async fn stats_count_rows<W: World>(world: W) {
     assert_eq!((now.scheduled, now.dead, now.oldest_due), (1, 2, None));
     stage.schedule("orphan").await;
     // Its process ends.
-    stage.take_one(RowKind::Ordinary).await;
+    stage.fetch_row(RowKind::Ordinary).await;
     stage.schedule("due").await;
     stage.rows_earlier(Duration::from_secs(60)).await;
     let stats = stats().await;

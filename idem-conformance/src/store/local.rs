@@ -62,8 +62,8 @@ pub async fn local_messages_are_stored_as_deliveries_are<W: World>(world: W) {
         assert_eq!(shown(&dead), ["a two", "b three", "sender four"].map(|it| format!("{kind} {it}")));
         assert!(dead.iter().all(|row| row.reason == Some(Reason::Conflict) && row.error.contains("replay_as")));
         assert!(stage.is_dated(&format!("{kind} sender")).await);
-        let taken = stage.take(idem_core::store::RowKind::Ordinary).await;
-        assert_eq!(taken.len(), 3);
+        let fetched = stage.fetch(idem_core::store::RowKind::Ordinary).await;
+        assert_eq!(fetched.len(), 3);
         stage.world.run(&format!("DELETE FROM {}", stage.world.own("inbox_messages"))).await;
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claimed, Consumers, Fate, HandlerId, Identity, InboxRows, RowKind, StoreError, Transactions,
+    ClaimState, Claimed, Consumers, HandlerId, Identity, InboxRows, RowKind, StoreError, Transactions, TxnOutcome,
 };
 use idem_core::{Fingerprint, Key, Store};
 use tokio::sync::Barrier;
@@ -266,7 +266,7 @@ pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: 
 
     stage.schedule("a").await;
     stage.schedule("b").await;
-    let rows = stage.take(RowKind::Ordinary).await;
+    let rows = stage.fetch(RowKind::Ordinary).await;
     let mut txn = stage.begin().await;
     assert_eq!(
         stage.store.start(&mut txn, &rows.iter().collect::<Vec<_>>(), ClaimState::Processed).await.unwrap(),
@@ -274,7 +274,7 @@ pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: 
     );
     stage.execute(&mut txn, "COMMIT").await.unwrap_err();
     let undone = stage.store.rollback(txn).await.unwrap();
-    assert_ne!(undone, Fate::CommittedEarly);
+    assert_ne!(undone, TxnOutcome::CommittedEarly);
     assert_eq!(stage.scheduled().await.len(), 2);
     assert!(stage.is_waiting("a").await && stage.is_waiting("b").await);
 }

@@ -47,5 +47,5 @@ pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
         assert_eq!((row.attempts, row.error.as_str(), row.deliveries), (n as u32, errors[n], 1));
         assert_eq!((row.reason, row.died_at.is_some()), (state.err(), state.is_err()));
     }
-    assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, ids[0], "what is due later is not taken");
+    assert_eq!(stage.fetch_row(RowKind::Ordinary).await.identity, ids[0], "what is due later is not fetched");
 }

@@ -1,7 +1,7 @@
 //! The suite for stores: every rule of the protocol that a store can break.
 
 mod call_keys;
-mod call_looks;
+mod call_polls;
 mod calling;
 mod calls;
 mod claims;
@@ -28,7 +28,7 @@ mod transactions;
 mod world;
 
 pub use call_keys::*;
-pub use call_looks::*;
+pub use call_polls::*;
 pub use calls::*;
 pub use claims::*;
 pub use content::*;
@@ -106,14 +106,14 @@ macro_rules! store_suite {
             // inbox rows
             inserting_twice_counts_a_delivery
             another_fingerprint_is_another_row
-            take_takes_what_is_due_for_these_handlers
-            take_takes_no_more_than_the_limit
-            take_counts_a_start_and_sets_token_and_lease
-            take_is_bounded_in_bytes
-            two_takes_never_share_a_row
-            a_taken_row_is_due_again_after_its_lease
-            taken_finds_what_a_take_has_taken
-            a_row_that_runs_is_not_taken_after_its_lease
+            fetch_returns_what_is_due_for_these_handlers
+            fetch_returns_no_more_than_the_limit
+            fetch_counts_a_start_and_sets_token_and_lease
+            fetch_is_bounded_in_bytes
+            two_fetches_never_share_a_row
+            a_fetched_row_is_due_again_after_its_lease
+            rows_by_token_finds_what_a_fetch_has_fetched
+            a_row_that_runs_is_not_fetched_after_its_lease
             remove_leaves_claims_alone
             poll_due_reports_pending_work
             stats_count_rows
@@ -130,22 +130,22 @@ macro_rules! store_suite {
             // results
             a_failure_counts_an_attempt_and_resets_starts_and_breaks
             a_failure_without_a_next_attempt_is_dead
-            a_failure_is_never_charged_twice
+            a_failure_is_never_recorded_twice
             a_result_with_a_stale_token_changes_nothing
             a_break_gives_the_start_back_and_counts_itself
             ten_breaks_are_dead
-            a_row_that_was_given_back_has_no_start
+            a_row_that_was_snoozed_has_no_start
             dead_without_an_attempt
             refund_start_takes_a_start_back_and_leaves_the_token
             refund_start_never_goes_below_zero
             // orphaned rows
-            take_ordinary_never_takes_orphans
-            take_orphan_never_takes_ordinary_rows
-            a_row_with_two_starts_is_taken_alone
+            a_fetch_of_ordinary_rows_returns_no_orphans
+            a_fetch_of_orphans_returns_no_ordinary_rows
+            a_row_with_two_starts_is_fetched_alone
             a_row_that_waits_in_its_process_has_no_start
             leases_are_extended_by_token
             to_extend_a_lease_never_waits_for_a_row_that_runs
-            four_starts_are_not_taken_again
+            four_starts_are_not_fetched_again
             dead_letter_crashed_waits_for_three_leases
             dead_letter_crashed_takes_no_more_than_its_limit
             a_crashed_row_is_not_revived_by_its_old_holder
@@ -153,11 +153,11 @@ macro_rules! store_suite {
             a_key_is_stored_with_its_row
             a_call_is_written_before_it_is_made
             the_first_call_under_a_key_is_known
-            a_row_in_its_call_phase_is_taken_for_its_call_only
+            a_row_in_its_call_phase_is_fetched_for_its_call_only
             a_repeated_call_keeps_its_key
             an_answer_that_comes_after_the_lease_is_kept_for_its_key
-            a_call_that_is_given_back_leaves_out_only_itself
-            the_name_of_a_call_is_that_of_its_first_take
+            a_call_that_is_snoozed_leaves_out_only_itself
+            the_name_of_a_call_is_that_of_its_first_fetch
             a_dead_letter_that_is_inserted_with_an_answer_keeps_its_call
             an_answer_makes_an_ordinary_row
             a_call_in_doubt_leaves_its_lease_to_end
@@ -172,9 +172,9 @@ macro_rules! store_suite {
             a_replayed_call_keeps_its_key_and_its_answer
             a_replay_of_a_call_in_doubt_waits_for_its_lease
             rows_that_were_not_called_are_released
-            calls_are_taken_by_their_limit
-            calls_of_all_handlers_are_taken_by_their_age
-            a_lease_of_a_call_begins_once_its_take_has_the_connection
+            calls_are_fetched_by_their_limit
+            calls_of_all_handlers_are_fetched_by_their_age
+            a_lease_of_a_call_begins_once_its_fetch_has_the_connection
             a_renewed_lease_of_a_call_begins_once_it_has_the_connection
             a_bound_leaves_out_no_call_that_became_due_since
             a_call_that_is_made_due_is_within_the_bound
@@ -217,6 +217,7 @@ macro_rules! store_suite {
             the_names_of_a_handler_have_one_number
             two_names_with_claims_are_joined_by_the_statement_only
             a_name_that_was_lost_gets_its_number_again_and_no_other_name_gets_it
+            a_renamed_handler_that_was_lost_gets_its_number_again
             concurrent_registration_agrees
             waiting_lists_handlers_with_rows
             handlers_are_seen_when_a_worker_has_them

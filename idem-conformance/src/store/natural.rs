@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{ClaimState, Claimed, CommitResult, Consumers, Fate, HandlerMark, Transactions};
+use idem_core::store::{ClaimState, Claimed, CommitResult, Consumers, HandlerMark, Transactions, TxnOutcome};
 
 use super::stage::{Stage, register};
 use super::world::{Setup, World};
@@ -55,10 +55,10 @@ pub async fn a_transaction_without_a_claim_is_guarded<W: World>(world: W) {
 /// So does its rollback, also of a handler that has written nothing before its COMMIT.
 pub async fn a_rollback_without_a_claim_tells_how_the_handler_ended_it<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let ended = if W::FEATURES.errors_abort { Fate::Ended } else { Fate::RolledBack };
-    let commit = if W::FEATURES.refuses_commit { Fate::CommitRefused } else { Fate::CommittedEarly };
+    let ended = if W::FEATURES.errors_abort { TxnOutcome::Ended } else { TxnOutcome::RolledBack };
+    let commit = if W::FEATURES.refuses_commit { TxnOutcome::CommitRefused } else { TxnOutcome::CommittedEarly };
     for at_once in [true, false] {
-        let unabused = ("SELECT 1", Fate::RolledBack);
+        let unabused = ("SELECT 1", TxnOutcome::RolledBack);
         for (abuse, expected) in [unabused, ("ROLLBACK", ended), ("COMMIT", commit), ("COMMIT; BEGIN", commit)] {
             let mut txn = guarded(&stage, at_once).await;
             let _ = stage.execute(&mut txn, abuse).await;

@@ -1,7 +1,7 @@
 //! Nested transactions in a handler; they never end the outer one.
 
 use idem_core::HasConnection;
-use idem_core::store::{CommitResult, Fate, Transactions};
+use idem_core::store::{CommitResult, Transactions, TxnOutcome};
 
 use super::stage::{Stage, committed};
 use super::world::{End, World};
@@ -81,7 +81,7 @@ pub async fn a_nested_transaction_that_never_began_is_told_from_a_rollback<W: Wo
         );
         let mut txn = stage.claimed(&stage.id("a")).await;
         nest(&stage, &mut txn, "nested", End::Unbegun).await;
-        assert_eq!(stage.store.rollback(txn).await.unwrap(), Fate::Unbegun);
+        assert_eq!(stage.store.rollback(txn).await.unwrap(), TxnOutcome::Unbegun);
         let effects = (stage.effects("before").await, stage.effects("after").await);
         assert_eq!((effects, stage.existing_claim("a").await), ((0, 0), None));
     }

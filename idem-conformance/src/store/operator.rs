@@ -1,12 +1,11 @@
 //! The operator's calls: list, replay, discard.
 
 use idem_core::store::{
-    ClaimState, Consumers, Filter, Identity, InboxRows, Page, Replay, Replayed, Resolution, RowKind, TakeLimit,
-    Transactions,
+    ClaimState, Consumers, Filter, Identity, InboxRows, Page, Replay, Replayed, Resolution, RowKind, Transactions,
 };
 use idem_core::{Fingerprint, Key, Reason};
 
-use super::stage::{LEASE, Stage, committed, register};
+use super::stage::{Stage, committed, register};
 use super::world::World;
 
 /// By state, handler, reason and consumer.
@@ -60,7 +59,7 @@ pub async fn replay_makes_a_dead_row_due<W: World>(world: W) {
     assert!(!stage.claim_now(&stage.id("a")).await.is_new());
     let row = stage.one_scheduled().await;
     assert_eq!((row.id, row.reason, row.died_at, row.locked_by, row.crash_count), (id, None, None, None, 0));
-    let row = stage.take_one(RowKind::Ordinary).await;
+    let row = stage.fetch_row(RowKind::Ordinary).await;
     committed(stage.commit(stage.started(&row).await).await);
     assert!(stage.is_dated("a").await);
 }
@@ -72,11 +71,11 @@ pub async fn replay_finds_dead_rows_only<W: World>(world: W) {
     assert_eq!(stage.store.replay("shipping", id, Replay::Forced).await.unwrap(), Replayed::NotFound);
     assert_eq!(stage.store.replay("billing", id + 1000, Replay::Forced).await.unwrap(), Replayed::NotFound);
     assert_eq!(stage.store.replay("billing", id, Replay::Plain).await.unwrap(), Replayed::Due);
-    let taken = stage.take_one(RowKind::Ordinary).await;
+    let fetched = stage.fetch_row(RowKind::Ordinary).await;
     for how in [Replay::Plain, Replay::Forced] {
         assert_eq!(stage.store.replay("billing", id, how).await.unwrap(), Replayed::NotFound);
     }
-    assert_eq!(stage.one_scheduled().await.locked_by, taken.locked_by, "a row that runs is left alone");
+    assert_eq!(stage.one_scheduled().await.locked_by, fetched.locked_by, "a row that runs is left alone");
 }
 
 /// Its effects may already exist.
@@ -95,7 +94,7 @@ async fn needs_force<W: World>(world: W, reason: Reason) {
     assert_eq!(stage.store.replay("billing", id, Replay::Plain).await.unwrap(), Replayed::NeedsForce);
     assert_eq!(stage.one_dead().await.reason, Some(reason));
     assert_eq!(stage.store.replay("billing", id, Replay::Forced).await.unwrap(), Replayed::Due);
-    stage.take_one(RowKind::Ordinary).await;
+    stage.fetch_row(RowKind::Ordinary).await;
 }
 
 /// Its key belongs to another message, and `force` does not change that.
@@ -110,7 +109,7 @@ pub async fn replay_of_a_conflict_needs_a_key<W: World>(world: W) {
     assert!(stage.is_dated("a").await);
 }
 
-/// A message that ended a process or a connection is not run beside others when it is replayed.
+/// A message that ended a process or a connection is not run concurrently with others when it is replayed.
 pub async fn a_replayed_crash_runs_as_an_orphan<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (key, reason) in [("a", Reason::Crashed), ("b", Reason::BrokeConnection)] {
@@ -118,8 +117,8 @@ pub async fn a_replayed_crash_runs_as_an_orphan<W: World>(world: W) {
         assert_eq!(stage.store.replay("billing", id, Replay::Plain).await.unwrap(), Replayed::Due);
         let row = stage.one_scheduled().await;
         assert_eq!((row.crash_count, row.locked_by), (0, None));
-        assert!(stage.take(RowKind::Ordinary).await.is_empty(), "{reason}");
-        let row = stage.take_one(RowKind::Orphan).await;
+        assert!(stage.fetch(RowKind::Ordinary).await.is_empty(), "{reason}");
+        let row = stage.fetch_row(RowKind::Orphan).await;
         assert_eq!(row.crash_count, 1, "{reason}");
         committed(stage.commit(stage.started(&row).await).await);
     }
@@ -139,7 +138,7 @@ pub async fn replay_as_moves_a_conflict_to_another_key<W: World>(world: W) {
     assert!(stage.is_dated("a").await);
 
     assert_eq!(stage.store.replay("billing", id, Replay::As(&key)).await.unwrap(), Replayed::NotFound);
-    let row = stage.take_one(RowKind::Ordinary).await;
+    let row = stage.fetch_row(RowKind::Ordinary).await;
     assert_eq!((row.id, row.reason, row.identity.clone()), (id, None, stage.message("a-2", "another")));
     committed(stage.commit(stage.started(&row).await).await);
     assert!(stage.is_dated("a-2").await);
@@ -152,8 +151,8 @@ pub async fn replay_as_is_refused_if_the_key_is_taken<W: World>(world: W) {
     stage.process("b").await;
     stage.schedule("c").await;
     let id = stage.conflict("a", "another").await;
-    for taken in ["a", "b", "c"] {
-        let key = Key::of(taken).unwrap();
+    for used in ["a", "b", "c"] {
+        let key = Key::of(used).unwrap();
         assert_eq!(stage.store.replay("billing", id, Replay::As(&key)).await.unwrap(), Replayed::KeyTaken);
     }
     assert_eq!(stage.one_dead().await.identity, stage.message("a", "another"));
@@ -201,9 +200,9 @@ pub async fn discard_of_a_row_without_a_key_leaves_claims_alone<W: World>(world:
     assert!(stage.store.resolve("billing", dead[0].id, None, &Resolution::Discard).await.unwrap());
     assert_eq!(stage.dead().await.len(), 1);
     assert!(stage.is_waiting("a").await);
-    // A replayed row can be taken and removed.
+    // A replayed row can be fetched and removed.
     assert_eq!(stage.store.replay("billing", dead[1].id, Replay::Plain).await.unwrap(), Replayed::Due);
-    let rows = stage.take(RowKind::Ordinary).await;
+    let rows = stage.fetch(RowKind::Ordinary).await;
     let row = rows.iter().find(|row| row.id == dead[1].id).unwrap();
     let mut txn = stage.begin().await;
     assert_eq!(stage.store.start(&mut txn, &[row], ClaimState::Waiting).await.unwrap(), [true]);
@@ -216,12 +215,8 @@ pub async fn discard_finds_dead_rows_of_the_consumer_only<W: World>(world: W) {
     stage.schedule("a").await;
     let scheduled = stage.one_scheduled().await.id;
     assert!(!stage.store.resolve("billing", scheduled, None, &Resolution::Discard).await.unwrap());
-    let taken = stage
-        .store
-        .take(&[stage.handler], RowKind::Ordinary, TakeLimit::rows(1), uuid::Uuid::new_v4(), LEASE)
-        .await
-        .unwrap();
-    assert!(!stage.store.resolve("billing", taken[0].id, None, &Resolution::Discard).await.unwrap());
+    let fetched = stage.fetch(RowKind::Ordinary).await;
+    assert!(!stage.store.resolve("billing", fetched[0].id, None, &Resolution::Discard).await.unwrap());
     let dead = stage.dead_letter("b", Reason::Permanent).await;
     assert!(!stage.store.resolve("shipping", dead, None, &Resolution::Discard).await.unwrap());
     assert!(stage.is_waiting("a").await && stage.is_waiting("b").await);
@@ -231,5 +226,5 @@ pub async fn discard_finds_dead_rows_of_the_consumer_only<W: World>(world: W) {
     let claimed = stage.store.claim(&mut txn, &[&stage.id("b")], ClaimState::Waiting).await.unwrap();
     assert!(!claimed[0].is_new());
     stage.store.rollback(txn).await.unwrap();
-    assert_eq!(stage.scheduled().await[0].locked_until, taken[0].locked_until);
+    assert_eq!(stage.scheduled().await[0].locked_until, fetched[0].locked_until);
 }

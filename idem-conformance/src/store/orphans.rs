@@ -11,76 +11,76 @@ use idem_core::store::{
 use super::stage::{LEASE, Stage, committed};
 use super::world::World;
 
-/// Takes the row as often as possible, and lets each lease end `over` ago.
+/// Fetches the row as often as possible, and lets each lease end `over` ago.
 async fn crash_out<W: World>(stage: &Stage<W>, over: Duration) -> Row {
     stage.schedule("a").await;
-    let mut row = stage.take_one(RowKind::Ordinary).await;
+    let mut row = stage.fetch_row(RowKind::Ordinary).await;
     for starts in 2..=MAX_STARTS {
         stage.end_leases().await;
-        row = stage.take_orphan().await;
+        row = stage.fetch_orphan().await;
         assert_eq!(row.crash_count, starts);
     }
     stage.rows_earlier(LEASE + over).await;
     row
 }
 
-/// A row with starts but no outcome, or with repeated broken connections, is not taken with others.
-pub async fn take_ordinary_never_takes_orphans<W: World>(world: W) {
+/// A row with starts but no outcome, or with repeated broken connections, is not fetched with others.
+pub async fn a_fetch_of_ordinary_rows_returns_no_orphans<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("crashed").await;
-    stage.take_one(RowKind::Ordinary).await;
+    stage.fetch_row(RowKind::Ordinary).await;
     stage.schedule("broke").await;
-    for breaks in 0..2 {
-        let row = stage.take_one(RowKind::Ordinary).await;
-        assert_eq!(row.lost_connections, breaks, "one break is nothing");
+    for lost in 0..2 {
+        let row = stage.fetch_row(RowKind::Ordinary).await;
+        assert_eq!(row.lost_connections, lost, "one lost connection is nothing");
         let broke = RowResult::Broke { due: Duration::ZERO, error: String::new() };
         assert!(stage.store.record_result(&row, &broke).await.unwrap());
     }
     stage.end_leases().await;
 
-    assert!(stage.take(RowKind::Ordinary).await.is_empty());
+    assert!(stage.fetch(RowKind::Ordinary).await.is_empty());
     stage.schedule("ordinary").await;
-    assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, stage.id("ordinary"));
-    let mut starts: Vec<u32> = stage.take(RowKind::Orphan).await.iter().map(|row| row.crash_count).collect();
+    assert_eq!(stage.fetch_row(RowKind::Ordinary).await.identity, stage.id("ordinary"));
+    let mut starts: Vec<u32> = stage.fetch(RowKind::Orphan).await.iter().map(|row| row.crash_count).collect();
     starts.sort_unstable();
     assert_eq!(starts, [1, 2]);
 }
 
-/// A row with two or three starts is not taken with those that have one.
-pub async fn a_row_with_two_starts_is_taken_alone<W: World>(world: W) {
+/// A row with two or three starts is not fetched with those that have one.
+pub async fn a_row_with_two_starts_is_fetched_alone<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let mut starts = vec![stage.take_one(RowKind::Ordinary).await.crash_count];
+    let mut starts = vec![stage.fetch_row(RowKind::Ordinary).await.crash_count];
     for kind in [RowKind::Orphan, RowKind::Alone, RowKind::Alone] {
         stage.end_leases().await;
         for other in [RowKind::Ordinary, RowKind::Orphan, RowKind::Alone].into_iter().filter(|other| *other != kind) {
-            assert!(stage.take(other).await.is_empty(), "{other:?}");
+            assert!(stage.fetch(other).await.is_empty(), "{other:?}");
         }
-        starts.push(stage.take_one(kind).await.crash_count);
-        assert!(stage.take(kind).await.is_empty(), "one process has it");
+        starts.push(stage.fetch_row(kind).await.crash_count);
+        assert!(stage.fetch(kind).await.is_empty(), "one process has it");
     }
     assert_eq!(starts, [1, 2, 3, 4]);
 }
 
-/// A row that waits for its codec has no start: the end of its process charges nothing, and it is given back as it is.
+/// A row that waits for its codec has no start: the end of its process counts no start, and it is snoozed as it is.
 pub async fn a_row_that_waits_in_its_process_has_no_start<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     for _ in 0..2 {
-        let row = stage.take_one(RowKind::Ordinary).await;
+        let row = stage.fetch_row(RowKind::Ordinary).await;
         stage.store.record_result(&row, &RowResult::Refunded).await.unwrap();
         let waits = stage.one_scheduled().await;
         assert_eq!((waits.crash_count, waits.locked_by), (0, row.locked_by));
-        assert!(stage.take(RowKind::Ordinary).await.is_empty(), "it keeps its lease");
+        assert!(stage.fetch(RowKind::Ordinary).await.is_empty(), "it keeps its lease");
         stage.end_leases().await;
     }
-    let row = stage.take_one(RowKind::Ordinary).await;
-    assert_eq!(row.crash_count, 1, "nothing was charged");
+    let row = stage.fetch_row(RowKind::Ordinary).await;
+    assert_eq!(row.crash_count, 1, "no start was counted");
     stage.store.record_result(&row, &RowResult::Refunded).await.unwrap();
     assert!(stage.store.record_result(&row, &RowResult::Released { due: LEASE }).await.unwrap());
-    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "it is not due yet");
+    assert!(stage.fetch(RowKind::Ordinary).await.is_empty(), "it is not due yet");
     stage.rows_earlier(LEASE).await;
-    assert_eq!(stage.take_one(RowKind::Ordinary).await.crash_count, 1);
+    assert_eq!(stage.fetch_row(RowKind::Ordinary).await.crash_count, 1);
 }
 
 /// Only the leases of rows that still have the token are extended.
@@ -89,10 +89,10 @@ pub async fn leases_are_extended_by_token<W: World>(world: W) {
     for key in ["a", "b", "c"] {
         stage.schedule(key).await;
     }
-    let rows = stage.take(RowKind::Ordinary).await;
+    let rows = stage.fetch(RowKind::Ordinary).await;
     let (token, ids) = (rows[0].locked_by.unwrap(), [rows[0].id, rows[1].id]);
-    let given_back = RowResult::GivenBack { due: LEASE * 9 };
-    assert!(stage.store.record_result(&rows[1], &given_back).await.unwrap());
+    let snoozed = RowResult::Snoozed { due: LEASE * 9 };
+    assert!(stage.store.record_result(&rows[1], &snoozed).await.unwrap());
     stage.end_leases().await;
     let before = stage.scheduled().await;
     stage.store.extend(token, &ids, LEASE).await.unwrap();
@@ -108,27 +108,27 @@ pub async fn leases_are_extended_by_token<W: World>(world: W) {
 pub async fn to_extend_a_lease_never_waits_for_a_row_that_runs<W: World>(world: W) {
     let Some(stage) = Stage::new_if(W::FEATURES.concurrent, world).await else { return };
     stage.schedule("a").await;
-    let row = stage.take_one(RowKind::Ordinary).await;
+    let row = stage.fetch_row(RowKind::Ordinary).await;
     let running = stage.started(&row).await;
     stage.store.extend(row.locked_by.unwrap(), &[row.id], LEASE).await.unwrap();
     committed(stage.commit(running).await);
     assert!(stage.scheduled().await.is_empty());
 }
 
-/// A take of orphaned rows returns no other rows.
-pub async fn take_orphan_never_takes_ordinary_rows<W: World>(world: W) {
+/// A fetch of orphaned rows returns no other rows.
+pub async fn a_fetch_of_orphans_returns_no_ordinary_rows<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    assert!(stage.take(RowKind::Orphan).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
-    assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, stage.id("a"));
+    assert!(stage.fetch(RowKind::Orphan).await.is_empty() && stage.fetch(RowKind::Alone).await.is_empty());
+    assert_eq!(stage.fetch_row(RowKind::Ordinary).await.identity, stage.id("a"));
 }
 
 /// Four starts without an outcome are the limit.
-pub async fn four_starts_are_not_taken_again<W: World>(world: W) {
+pub async fn four_starts_are_not_fetched_again<W: World>(world: W) {
     let stage = Stage::new(world).await;
     crash_out(&stage, LEASE * 10).await;
-    assert!(stage.take(RowKind::Orphan).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
-    assert!(stage.take(RowKind::Ordinary).await.is_empty());
+    assert!(stage.fetch(RowKind::Orphan).await.is_empty() && stage.fetch(RowKind::Alone).await.is_empty());
+    assert!(stage.fetch(RowKind::Ordinary).await.is_empty());
 }
 
 /// The fourth holder may have begun just before the end of its lease: the row dies only long after that.
@@ -152,17 +152,17 @@ pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
     assert!(stage.is_waiting("a").await);
 
     stage.schedule("three starts").await;
-    stage.take_one(RowKind::Ordinary).await;
+    stage.fetch_row(RowKind::Ordinary).await;
     for _ in 0..2 {
         stage.end_leases().await;
-        stage.take_orphan().await;
+        stage.fetch_orphan().await;
     }
     stage.rows_earlier(LEASE * 10).await;
     assert_eq!(dead_letter().await.len(), 0, "only four starts are a crash");
 
     assert_eq!(stage.store.replay("billing", dead.id, Replay::Plain).await.unwrap(), Replayed::Due);
-    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "a replayed row runs as an orphaned row");
-    let row = stage.take_one(RowKind::Orphan).await;
+    assert!(stage.fetch(RowKind::Ordinary).await.is_empty(), "a replayed row runs as an orphaned row");
+    let row = stage.fetch_row(RowKind::Orphan).await;
     assert_eq!((row.id, row.crash_count), (dead.id, 1), "its starts are counted anew");
 }
 

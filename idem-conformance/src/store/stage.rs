@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claimed, CommitResult, Consumers, ExistingClaim, Filter, HandlerId, Identity, InboxRows, NewRow, Page,
-    Row, RowKind, TakeLimit, Ticket, Transactions,
+    ClaimState, Claimed, CommitResult, Consumers, ExistingClaim, FetchFor, FetchLimit, Filter, HandlerId, Identity,
+    InboxRows, NewRow, Page, Row, RowKind, Transactions, TxnHandle,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, Store};
 use uuid::Uuid;
 
 use super::world::{Setup, World};
 
-/// The lease of taken rows.
+/// The lease of fetched rows.
 pub(super) const LEASE: Duration = Duration::from_secs(10);
 
 /// How a handler may end its transaction.
@@ -75,14 +75,14 @@ impl<W: World> Stage<W> {
     /// Commits a transaction that its handler has ended in this way, which is found out.
     pub(super) async fn commit_ended(&self, txn: <W::Store as Transactions>::Txn, abuse: &str) {
         let done = self.commit(txn).await;
-        let is_told = matches!(
+        let is_reported = matches!(
             done,
             CommitResult::RolledBack
                 | CommitResult::CommittedEarly(_)
                 | CommitResult::CommitRefused
                 | CommitResult::Swallowed
         );
-        assert!(is_told, "{abuse}: {done:?}");
+        assert!(is_reported, "{abuse}: {done:?}");
     }
 
     /// Begins a transaction and makes a claim that must be new.
@@ -117,13 +117,13 @@ impl<W: World> Stage<W> {
         self.world.number(&format!("SELECT count(*) FROM {effects} WHERE name = '{name}'")).await
     }
 
-    /// Processes a message whose effect is named by its key. Returns the ticket of the transaction.
-    pub(super) async fn process(&self, key: &str) -> Ticket {
+    /// Processes a message whose effect is named by its key. Returns the handle of the transaction.
+    pub(super) async fn process(&self, key: &str) -> TxnHandle {
         let mut txn = self.claimed(&self.id(key)).await;
         self.effect(&mut txn, key).await;
-        let ticket = self.store.ticket(&txn).unwrap_or_default();
+        let txn_handle = self.store.txn_handle(&txn).unwrap_or_default();
         committed(self.commit(txn).await);
-        ticket
+        txn_handle
     }
 
     // ===== questions =====
@@ -211,21 +211,26 @@ impl<W: World> Stage<W> {
         self.dead().await[0].id
     }
 
-    pub(super) async fn take(&self, kind: RowKind) -> Vec<Row> {
-        self.store.take(&[self.handler], kind, TakeLimit::rows(100), Uuid::new_v4(), LEASE).await.unwrap()
+    pub(super) async fn fetch(&self, kind: RowKind) -> Vec<Row> {
+        self.take_at_most(FetchLimit::rows(kind, 100)).await
     }
 
-    /// Takes the only row of this kind.
-    pub(super) async fn take_one(&self, kind: RowKind) -> Row {
-        let mut rows = self.take(kind).await;
-        assert_eq!(rows.len(), 1, "taken rows: {rows:?}");
+    /// Fetches rows within this limit.
+    pub(super) async fn take_at_most(&self, limit: FetchLimit) -> Vec<Row> {
+        self.store.fetch(&[FetchFor::new(self.handler, LEASE)], limit, Uuid::new_v4()).await.unwrap().rows
+    }
+
+    /// Fetches the only row of this kind.
+    pub(super) async fn fetch_row(&self, kind: RowKind) -> Row {
+        let mut rows = self.fetch(kind).await;
+        assert_eq!(rows.len(), 1, "fetched rows: {rows:?}");
         rows.remove(0)
     }
 
-    /// Takes the only orphaned row, of either kind.
-    pub(super) async fn take_orphan(&self) -> Row {
-        let mut rows = [self.take(RowKind::Orphan).await, self.take(RowKind::Alone).await].concat();
-        assert_eq!(rows.len(), 1, "taken orphaned rows: {rows:?}");
+    /// Fetches the only orphaned row, of either kind.
+    pub(super) async fn fetch_orphan(&self) -> Row {
+        let mut rows = [self.fetch(RowKind::Orphan).await, self.fetch(RowKind::Alone).await].concat();
+        assert_eq!(rows.len(), 1, "fetched orphaned rows: {rows:?}");
         rows.remove(0)
     }
 

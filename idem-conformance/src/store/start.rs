@@ -1,4 +1,4 @@
-//! Starting a taken row: the row is deleted and the claim is dated, in the handler's transaction.
+//! Starting a fetched row: the row is deleted and the claim is dated, in the handler's transaction.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub async fn start_deletes_the_row_and_dates_its_claim<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     stage.schedule("b").await;
-    let rows = stage.take(RowKind::Ordinary).await;
+    let rows = stage.fetch(RowKind::Ordinary).await;
     let row = rows.iter().find(|row| row.identity.key.as_bytes() == b"a").unwrap();
 
     let mut txn = stage.started(row).await;
@@ -30,7 +30,7 @@ pub async fn start_deletes_the_row_and_dates_its_claim<W: World>(world: W) {
 pub async fn a_rolled_back_start_leaves_row_and_claim<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let row = stage.take_one(RowKind::Ordinary).await;
+    let row = stage.fetch_row(RowKind::Ordinary).await;
     let mut txn = stage.started(&row).await;
     stage.effect(&mut txn, "a").await;
     stage.store.rollback(txn).await.unwrap();
@@ -45,9 +45,9 @@ pub async fn a_rolled_back_start_leaves_row_and_claim<W: World>(world: W) {
 pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let old = stage.take_one(RowKind::Ordinary).await;
+    let old = stage.fetch_row(RowKind::Ordinary).await;
     stage.end_leases().await;
-    let new = stage.take_one(RowKind::Orphan).await;
+    let new = stage.fetch_row(RowKind::Orphan).await;
 
     let mut txn = stage.begin().await;
     assert_eq!(stage.store.start(&mut txn, &[&old], ClaimState::Processed).await.unwrap(), [false]);
@@ -55,7 +55,7 @@ pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     assert_eq!(stage.one_scheduled().await.locked_by, new.locked_by);
     assert!(stage.is_waiting("a").await);
     stage.schedule("b").await;
-    let held = stage.take_one(RowKind::Ordinary).await;
+    let held = stage.fetch_row(RowKind::Ordinary).await;
     let mut txn = stage.begin().await;
     assert_eq!(stage.store.start(&mut txn, &[&old, &held], ClaimState::Processed).await.unwrap(), [false, true]);
     stage.store.rollback(txn).await.unwrap();
@@ -66,7 +66,7 @@ pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
 pub async fn a_second_start_is_false<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let row = stage.take_one(RowKind::Ordinary).await;
+    let row = stage.fetch_row(RowKind::Ordinary).await;
     for expected in [true, false] {
         let mut txn = stage.begin().await;
         assert_eq!(stage.store.start(&mut txn, &[&row], ClaimState::Processed).await.unwrap(), [expected]);
@@ -78,7 +78,7 @@ pub async fn a_second_start_is_false<W: World>(world: W) {
 pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
     let Some(stage) = Stage::new_if(W::FEATURES.concurrent, world).await else { return };
     stage.schedule("a").await;
-    let row = stage.take_one(RowKind::Ordinary).await;
+    let row = stage.fetch_row(RowKind::Ordinary).await;
     let running = stage.started(&row).await;
 
     let mut copy = stage.store.begin(Duration::from_secs(30)).await.unwrap();
@@ -90,7 +90,7 @@ pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
     committed(stage.commit(running).await);
 }
 
-/// A message is scheduled while its row is scheduled, taken or running; not when it is processed or dead, nor for
+/// A message is scheduled while its row is scheduled, fetched or running; not when it is processed or dead, nor for
 /// another message of its key.
 pub async fn a_message_is_scheduled_until_its_row_is_done<W: World>(world: W) {
     let stage = Stage::new(world).await;
@@ -100,7 +100,7 @@ pub async fn a_message_is_scheduled_until_its_row_is_done<W: World>(world: W) {
     stage.schedule("a").await;
     // A copy may have a fingerprint by another recipe.
     assert!(is_scheduled(&a).await && is_scheduled(&other).await && !is_scheduled(&b).await);
-    let row = stage.take_one(RowKind::Ordinary).await;
+    let row = stage.fetch_row(RowKind::Ordinary).await;
     assert!(is_scheduled(&a).await);
     let txn = stage.started(&row).await;
     assert!(is_scheduled(&a).await, "it is not committed");

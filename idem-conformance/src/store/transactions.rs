@@ -88,11 +88,11 @@ pub async fn a_statement_ends_at_the_handler_timeout<W: World>(world: W) {
 
 /// A connection lost inside a handler shows only in our ROLLBACK.
 pub async fn a_broken_connection_is_lost_and_the_store_goes_on<W: World>(world: W) {
-    let Some(suicide) = W::FEATURES.suicide else { return };
+    let Some(terminate_backend) = W::FEATURES.terminate_backend else { return };
     let stage = Stage::new(world).await;
     let mut txn = stage.claimed(&stage.id("a")).await;
     stage.effect(&mut txn, "a").await;
-    assert!(stage.execute(&mut txn, suicide).await.is_err());
+    assert!(stage.execute(&mut txn, terminate_backend).await.is_err());
     assert!(matches!(stage.store.rollback(txn).await, Err(StoreError::ConnectionLost(_))));
     stage.store.ping().await.unwrap();
     stage.process("a").await;
@@ -101,10 +101,10 @@ pub async fn a_broken_connection_is_lost_and_the_store_goes_on<W: World>(world: 
 
 /// A commit on a lost connection counts neither as success nor as failure, whether COMMIT was sent or not.
 pub async fn a_commit_without_an_answer_is_unknown<W: World>(world: W) {
-    let Some(suicide) = W::FEATURES.suicide else { return };
+    let Some(terminate_backend) = W::FEATURES.terminate_backend else { return };
     let stage = Stage::new(world).await;
     let mut txn = stage.claimed(&stage.id("a")).await;
-    let _ = stage.execute(&mut txn, suicide).await;
+    let _ = stage.execute(&mut txn, terminate_backend).await;
     let committed = stage.commit(txn).await;
     assert!(matches!(committed, CommitResult::Unknown(_) | CommitResult::NotSent(..)), "{committed:?}");
     stage.process("a").await;

@@ -98,7 +98,7 @@ pub struct Features {
     /// The store has a limited number of connections, which its workers share.
     pub bounded: bool,
     /// A statement that breaks its connection.
-    pub suicide: Option<&'static str>,
+    pub terminate_backend: Option<&'static str>,
     /// A statement that fails as one that lost against a concurrent transaction.
     pub lost_race: Option<&'static str>,
     /// A statement that checks constraints deferred until COMMIT.

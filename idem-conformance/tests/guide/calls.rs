@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idem_conformance::store::{Setup, World};
 use idem_core::store::{
-    CallAnswer, CallResult, Caller, ClaimState, Consumers, Filter, HandlerId, Identity, InboxRows, NewRow, Page, Row,
-    RowResult, Transactions,
+    CallAnswer, CallResult, ClaimState, Consumers, FetchFor, FetchLimit, Filter, HandlerId, Identity, InboxRows,
+    NewRow, Page, Row, RowKind, RowResult, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, Key, Reason};
 use uuid::Uuid;
@@ -31,11 +31,12 @@ impl<W: World> Shop<W> {
         for &handler in &shop.handlers {
             for key in ["answered", "in-doubt", "unused"] {
                 shop.store(handler, key).await;
-                let caller = Caller { handler, lease: LONG, name: "charge".into() };
+                let caller = FetchFor { handler, lease: LONG, call: "charge".into() };
                 if key == "unused" {
                     continue;
                 }
-                let row = shop.store.take_calls(&[caller], 1, None, Uuid::new_v4()).await.unwrap().rows.remove(0);
+                let one = FetchLimit::rows(RowKind::Calling, 1);
+                let row = shop.store.fetch(&[caller], one, Uuid::new_v4()).await.unwrap().rows.remove(0);
                 if key == "answered" {
                     let answered = CallResult::answered(CallAnswer::new("{}"));
                     assert!(shop.store.record_result(&row, &RowResult::Called(answered.clone())).await.unwrap());

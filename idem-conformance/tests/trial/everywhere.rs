@@ -47,7 +47,7 @@ async fn a_good_handler_has_one_effect_wherever_it_crashes_as_it_runs_from_the_i
     let trial = bench(Shop::default()).inbox().handler::<Good>().await.unwrap();
     let report = trial.crash_everywhere(paid, async || trial.number(BALANCE).await).await.unwrap();
     println!("{report}");
-    assert!(report.points_in(Phase::BeforeHandler) > 10, "it is stored, acked, taken and started: {report}");
+    assert!(report.points_in(Phase::BeforeHandler) > 10, "it is stored, acked, fetched and started: {report}");
 }
 
 #[tokio::test]

@@ -54,7 +54,7 @@ impl World for PostgresWorld {
         errors_abort: true,
         refuses_commit: false,
         bounded: true,
-        suicide: Some("SELECT pg_terminate_backend(pg_backend_pid())"),
+        terminate_backend: Some("SELECT pg_terminate_backend(pg_backend_pid())"),
         lost_race: Some("DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40001'; END $$"),
         check_constraints: Some("SET CONSTRAINTS ALL IMMEDIATE"),
         prepares: Some("SELECT current_setting('max_prepared_transactions')::bigint"),

@@ -41,7 +41,7 @@ impl World for SqliteWorld {
         errors_abort: false,
         refuses_commit: true,
         bounded: false,
-        suicide: None,
+        terminate_backend: None,
         lost_race: None,
         check_constraints: None,
         prepares: None,

@@ -158,6 +158,8 @@ CREATE TABLE inbox_messages (
     answer           bytea,
     UNIQUE (handler_id, key, fingerprint),
     CHECK ((state = 'dead') = (reason IS NOT NULL AND died_at IS NOT NULL)),
+    -- No call is made under a key that is not stored.
+    CHECK (state <> 'calling' OR provider_key IS NOT NULL),
     -- A row whose call may have had an effect runs only with its answer: otherwise its handler could pay a second time.
     CONSTRAINT inbox_messages_called CHECK (called_at IS NULL OR answer IS NOT NULL OR state IN ('calling', 'dead'))
 );
@@ -213,7 +215,7 @@ CREATE TABLE outbox_messages (
     created_at  timestamptz NOT NULL DEFAULT now(),
     -- Set after a failure: when it is published again.
     run_at      timestamptz,
-    -- Failures that the broker has charged to this message.
+    -- Failures that the broker has counted against this message.
     attempts    int      NOT NULL DEFAULT 0,
     destination text     NOT NULL,
     -- Empty if it has none.

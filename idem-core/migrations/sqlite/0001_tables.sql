@@ -4,10 +4,10 @@
 --
 --   sqlite3 -bail orders.db 'PRAGMA journal_mode = WAL' 'BEGIN IMMEDIATE' '.read 0001_tables.sql' 'COMMIT'
 --
--- and connect with `.verify_only()`. For a prefix other than `idem_`, replace `"idem_` throughout.
+-- and connect with `.verify_only()`.
 -- All times are milliseconds since 1970 by the database's clock.
 
--- The applied migrations under this prefix. A version of idem that does not know a migration starts only if it knows
+-- The applied migrations. A version of idem that does not know a migration starts only if it knows
 -- the migration in that row's `supports`.
 CREATE TABLE "idem_migrations" (
     version    INTEGER PRIMARY KEY,
@@ -101,6 +101,8 @@ CREATE TABLE "idem_inbox_messages" (
     payload          BLOB    NOT NULL,
     UNIQUE (handler_id, key, fingerprint),
     CHECK ((state = 'dead') = (reason IS NOT NULL AND died_at IS NOT NULL)),
+    -- No call is made under a key that is not stored.
+    CHECK (state <> 'calling' OR provider_key IS NOT NULL),
     -- A row whose call may have had an effect runs only with its answer: otherwise its handler could pay a second time.
     CHECK (called_at IS NULL OR answer IS NOT NULL OR state IN ('calling', 'dead'))
 ) STRICT;
@@ -178,7 +180,7 @@ CREATE TABLE "idem_outbox_messages" (
     created_at  INTEGER NOT NULL,
     -- Set after a failure: when it is published again.
     run_at      INTEGER,
-    -- Failures that the broker has charged to this message.
+    -- Failures that the broker has counted against this message.
     attempts    INTEGER NOT NULL DEFAULT 0,
     -- The error of the last attempt.
     error       TEXT    NOT NULL DEFAULT '',

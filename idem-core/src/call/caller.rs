@@ -1,26 +1,25 @@
-//! The loop that takes rows whose calls are due.
+//! The loop that fetches rows whose calls are due.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use uuid::Uuid;
 
 use crate::Store;
-use crate::inbox::{Looks, free};
+use crate::inbox::{PollWindow, free};
 use crate::runtime::Pipeline;
-use crate::store::{Caller, Row, StoreError};
+use crate::store::{FetchLimit, FetchedRows, RowKind, StoreError};
 
 /// Makes the calls of a worker until it drains, and then waits for those that were begun. Any number of processes may do so:
-/// each row is taken by one of them at a time.
+/// each row is fetched by one of them at a time.
 pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     let callers = pipeline.routes.callers();
     if callers.is_empty() {
         return;
     }
     let slots = Arc::new(Semaphore::new(pipeline.settings.call_concurrency));
-    let (mut looks, mut running) = (Looks::new(pipeline.settings.poll), JoinSet::new());
+    let (mut window, mut running) = (PollWindow::new(pipeline.settings.poll), JoinSet::new());
     while !pipeline.draining.is_cancelled() {
         // Starts as many calls as can begin at once, and returns whether at least that many were due.
         let round = async {
@@ -34,12 +33,15 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
             if pipeline.is_outbox_full() {
                 return Ok(false);
             }
-            let (rows, taken) = take(&pipeline, &callers, slots.len(), &mut looks).await?;
+            let began = Instant::now();
+            let limit = FetchLimit { since: window.since(began), ..FetchLimit::rows(RowKind::Calling, slots.len()) };
+            let FetchedRows { rows, since: fetched } = pipeline.fetched(&callers, limit).await?;
+            window.found(began, &rows);
             let all = rows.len() == slots.len();
             for (row, slot) in rows.into_iter().zip(slots) {
                 let pipeline = pipeline.clone();
                 running.spawn(async move {
-                    pipeline.defect.task("calls", pipeline.call_row(&row, taken)).await;
+                    pipeline.defect.task("calls", pipeline.call_row(&row, fetched)).await;
                     drop(slot);
                 });
             }
@@ -49,24 +51,4 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
         pipeline.rest_after(round, &pipeline.calls_due, &mut running).await;
     }
     while running.join_next().await.is_some() {}
-}
-
-/// Takes rows, and returns when they were taken at the earliest.
-async fn take<S: Store>(
-    pipeline: &Pipeline<S>,
-    callers: &[Caller],
-    limit: usize,
-    looks: &mut Looks,
-) -> Result<(Vec<Row>, Instant), StoreError> {
-    let (token, mut taken) = (Uuid::new_v4(), Instant::now());
-    let take = async {
-        let began = Instant::now();
-        let since = looks.since(began);
-        let answer = pipeline.store.take_calls(callers, limit, since, token).await?;
-        looks.found(began, &answer.rows);
-        taken = answer.since;
-        Ok(answer.rows)
-    };
-    let rows = pipeline.taken(token, take).await?;
-    Ok((rows, taken))
 }

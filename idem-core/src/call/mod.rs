@@ -2,9 +2,9 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `caller` | takes rows whose calls are due, as many as may be made at once |
-//! | `step` | what follows for a row that was taken: call, ask, or neither |
-//! | `run` | makes the call of one row, and waits for its reply, within the timeout, and for as long as the row is taken |
+//! | `caller` | fetches rows whose calls are due, as many as may be made at once |
+//! | `step` | what follows for a row that was fetched: call, ask, or neither |
+//! | `run` | makes the call of one row, and waits for its reply, within the timeout, and for as long as its lease lasts |
 //! | `result` | what follows from a reply: records and reports results |
 
 mod caller;

@@ -19,7 +19,7 @@ impl<S: Store> Pipeline<S> {
     /// that it has.
     pub(super) async fn record_call(&self, row: &Row, result: CallResult) -> Option<Outcome> {
         let of_row = RowResult::Called(result.clone());
-        let written = self.insist_for(row, None, || self.store.record_result(row, &of_row)).await;
+        let written = self.write_until_answered(row, None, || self.store.record_result(row, &of_row)).await;
         match (written, result) {
             (Ok(()), CallResult { answer: Some(_), .. }) => self.scheduled.notify_one(),
             (Err(Ended::Lost), CallResult { answer: Some(answer), .. }) => self.find_answer(row, &answer).await,
@@ -32,7 +32,7 @@ impl<S: Store> Pipeline<S> {
                 let attempts = failed(row, is_question) + u32::from(is_attempt);
                 return Some(Failure { attempts, ..Failure::new(next, error) }.logged(row.id));
             }
-            // Given back, or not written: its lease ends.
+            // Snoozed, or not written: its lease ends.
             _ => self.calls_due.notify_one(),
         }
         None
@@ -51,13 +51,13 @@ impl<S: Store> Pipeline<S> {
         CallResult::answered(answer)
     }
 
-    /// Looks what has become of an answer that was not recorded, because the row is another worker's now, or an operator has
+    /// Checks what has become of an answer that was not recorded, because the row is another worker's now, or an operator has
     /// changed it; or an earlier try has recorded it, and only the response was lost. If the key was replaced, or another call
     /// was made meanwhile, there may be a second effect, for which nobody would look.
     async fn find_answer(&self, row: &Row, answer: &CallAnswer) {
         let (id, provider_key) = (row.id, row.provider_key.unwrap_or_default());
         let read = || read_row(&self.store, &self.consumer, row.id);
-        let found = self.outage.insist(&self.stop, read).await.flatten();
+        let found = self.outage.retry_until_answered(&self.stop, read).await.flatten();
         match found.map(|found| (found.provider_key, found.answer)) {
             Some((Some(next), _)) if next != provider_key => tracing::error!(
                 id,

@@ -14,6 +14,7 @@ use crate::caught::dropped;
 use crate::external::{CallError, CallLimits, CallReply, Calling, Doubt};
 use crate::panic_text::panic_text;
 use crate::registry::{NoJob, Undeliverable};
+use crate::routes::Route;
 use crate::runtime::{Permit, Pipeline, Running};
 use crate::store::{CallResult, Row, called_for};
 use crate::{BoxError, Reason, Store};
@@ -21,19 +22,22 @@ use crate::{BoxError, Reason, Store};
 use super::result::unresolved;
 use super::step::{self, Step};
 
-/// How often it is told at most that calls begin too late.
-const TELLS_AFTER: Duration = Duration::from_secs(60);
+/// The minimum interval between two log lines about calls that begin too late.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The reply of a call, or its error, and whether the call may have had an effect nevertheless.
+type Replied = Result<CallReply, (Doubt, BoxError)>;
 
 impl<S: Store> Pipeline<S> {
-    /// Makes the call of a taken row, or asks what became of it, and records the result. In every case a result is recorded, or
+    /// Makes the call of a fetched row, or asks what became of it, and records the result. In every case a result is recorded, or
     /// the lease ends.
-    pub(super) async fn call_row(&self, row: &Row, taken: Instant) {
+    pub(super) async fn call_row(&self, row: &Row, fetched: Instant) {
         // Pinned first, like other large futures.
         let work = pin!(async {
             // An orphaned row that has the process to itself could end it, and leave the call in doubt.
             let running = Running::new(Permit::Direct(self.isolation_lock.direct().await));
             let called = pin!(async {
-                let result = self.call(&running, row, taken).await?;
+                let result = self.call(&running, row, fetched).await?;
                 self.record_call(row, result).await
             });
             running.during(&self.outage, called).await
@@ -42,7 +46,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Makes the call, or asks. Returns what has become of it; `None` if another worker has the row, or this one stops.
-    async fn call(&self, running: &Running, row: &Row, mut taken: Instant) -> Option<CallResult> {
+    async fn call(&self, running: &Running, row: &Row, mut fetched: Instant) -> Option<CallResult> {
         let route = self.routes.get(row.identity.handler)?;
         let limits = &route.external.as_ref()?.limits;
         if !limits.is_of(row) {
@@ -54,47 +58,29 @@ impl<S: Store> Pipeline<S> {
         loop {
             // If nothing is sent now, none has begun under the key.
             let is_unused = age.is_none();
-            let given_back = |due| Some(CallResult { is_unused, ..CallResult::given_back(due) });
-            let asks = match step::next(limits, row.calls.unwrap_or(0), age, taken.elapsed()) {
+            let snoozed = |due| Some(CallResult { is_unused, ..CallResult::snoozed(due) });
+            let asks = match step::next(limits, row.calls.unwrap_or(0), age, fetched.elapsed()) {
                 // A drain begins no more calls.
-                Step::Call | Step::Ask if self.draining.is_cancelled() => return given_back(Duration::ZERO),
+                Step::Call | Step::Ask if self.draining.is_cancelled() => return snoozed(Duration::ZERO),
                 Step::Call => false,
                 Step::Ask => true,
-                Step::Wait(due) => return given_back(due),
-                Step::GiveBack => {
-                    self.tell_of_late_call(row);
-                    return given_back(Duration::ZERO);
+                Step::Wait(due) => return snoozed(due),
+                Step::Snooze => {
+                    if self.late_calls.allows(LOG_INTERVAL) {
+                        tracing::warn!(
+                            id = row.id,
+                            "a call was not begun within five seconds of the fetch of its message, because the database was slow, \
+                             or an orphan had the process to itself: it is tried again"
+                        );
+                    }
+                    return snoozed(Duration::ZERO);
                 }
                 Step::Dead(reason) => return Some(CallResult::dead(reason, why_dead(limits, row, reason))),
             };
-            let Some(user_code) = running.user_code() else { return given_back(Duration::ZERO) };
-            // Decodes the message, and extracts the parameters.
-            let fits = self.limit(&row.delivery).map_err(NoJob::from);
-            let begun = fits.and_then(|()| route.handler.begin_call(&row.delivery, &row.identity.key, asks));
-            let replied = match begun {
-                Ok(Ok(calling)) => Ok(reply(limits, calling, taken, &self.stop).await),
-                // Nothing was sent.
-                Ok(Err(error)) => Ok(Some(Err((Doubt::NotDone, error)))),
-                Err(unsent) => Err(unsent),
-            };
-            drop(user_code);
-            let replied = match replied {
-                Ok(Some(replied)) => replied,
-                // The end of the worker has cut it off. No attempt is charged.
-                Ok(None) => return Some(CallResult { in_doubt: !asks, ..CallResult::given_back(Duration::ZERO) }),
-                Err(NoJob::Undeliverable(Undeliverable { reason, error })) => {
-                    return Some(CallResult { is_unused, ..CallResult::dead(reason, error) });
-                }
-                Err(NoJob::Unprepared) => {
-                    running.end();
-                    // For as long as the row is taken.
-                    let left = limits.sends_for().saturating_sub(taken.elapsed());
-                    let turn = self.turn_to_prepare(row);
-                    return match self.prepare(turn, route, &row.delivery, Some(left)).await {
-                        Ok(due) => given_back(due),
-                        Err(error) => Some(CallResult { is_unused, ..CallResult::dead(Reason::Undecodable, error) }),
-                    };
-                }
+            let replied = match self.send(running, (route, limits), row, asks, fetched).await {
+                Ok(replied) => replied,
+                // A call that was cut off may have been sent.
+                Err(ended) => return Some(CallResult { is_unused: is_unused && !ended.in_doubt, ..ended }),
             };
             return match replied {
                 Ok(CallReply::Answer(Ok(answer))) => Some(self.answered(answer)),
@@ -103,7 +89,7 @@ impl<S: Store> Pipeline<S> {
                     Some(CallResult::dead(Reason::Permanent, error))
                 }
                 Ok(CallReply::NotThere) => {
-                    (taken, age) = (self.date(row, limits).await?, None);
+                    (fetched, age) = (self.date(row, limits).await?, None);
                     continue;
                 }
                 Ok(CallReply::Unknown) => {
@@ -111,22 +97,49 @@ impl<S: Store> Pipeline<S> {
                     Some(CallResult::dead(Reason::Unresolved, why))
                 }
                 Err((doubt, error)) => {
-                    let left = limits.lease().saturating_sub(taken.elapsed());
+                    let left = limits.lease().saturating_sub(fetched.elapsed());
                     self.call_failed((route, limits), row, (doubt, error, left), asks, is_unused)
                 }
             };
         }
     }
 
-    /// Tells of a row that was taken too long ago for a call.
-    fn tell_of_late_call(&self, row: &Row) {
-        if self.late_calls.allows(TELLS_AFTER) {
-            tracing::warn!(
-                id = row.id,
-                "a call was not begun within five seconds of the take of its message, because the database was slow, or an \
-                 orphaned row had the process to itself: it is tried again"
-            );
-        }
+    /// Sends the request of a call, or of a question, and returns the reply.
+    ///
+    /// # Errors
+    /// The result of a row for which nothing was sent, or for which the end of the worker has cut the call off.
+    async fn send(
+        &self,
+        running: &Running,
+        (route, limits): (&Route<S>, &CallLimits),
+        row: &Row,
+        asks: bool,
+        fetched: Instant,
+    ) -> Result<Replied, CallResult> {
+        let snoozed = CallResult::snoozed(Duration::ZERO);
+        let Some(user_code) = running.user_code() else { return Err(snoozed) };
+        // Decodes the message, and extracts the parameters.
+        let fits = self.limit(&row.delivery).map_err(NoJob::from);
+        let calling = match fits.and_then(|()| route.handler.begin_call(&row.delivery, &row.identity.key, asks)) {
+            Ok(Ok(calling)) => calling,
+            Ok(Err(error)) => return Ok(Err((Doubt::NotDone, error))),
+            Err(NoJob::Undeliverable(Undeliverable { reason, error })) => return Err(CallResult::dead(reason, error)),
+            Err(NoJob::Unprepared) => {
+                drop(user_code);
+                running.end();
+                // The preparation may last for as long as its lease lasts.
+                let left = limits.sends_for().saturating_sub(fetched.elapsed());
+                let turn = self.turn_to_prepare(row);
+                return Err(match self.prepare(turn, route, &row.delivery, Some(left)).await {
+                    Ok(due) => CallResult::snoozed(due),
+                    Err(error) => CallResult::dead(Reason::Undecodable, error),
+                });
+            }
+        };
+        let replied = reply(limits, calling, fetched, &self.stop).await;
+        drop(user_code);
+        // No attempt is recorded to a call that was cut off.
+        replied.ok_or(CallResult { in_doubt: !asks, ..snoozed })
     }
 
     /// Dates the call of a row anew, because the provider knows of none under its key: the life of the key begins with the first
@@ -136,7 +149,7 @@ impl<S: Store> Pipeline<S> {
     /// The key stays: a restored row still has the key under which it was called since, and by it the provider recognizes a request
     /// of an earlier call that comes late.
     async fn date(&self, row: &Row, limits: &CallLimits) -> Option<Instant> {
-        self.outage.insist(&self.stop, || self.store.date_call(row, limits.lease())).await.flatten()
+        self.outage.retry_until_answered(&self.stop, || self.store.date_call(row, limits.lease())).await.flatten()
     }
 }
 
@@ -166,11 +179,11 @@ fn why_dead(limits: &CallLimits, row: &Row, reason: Reason) -> String {
 async fn reply(
     limits: &CallLimits,
     mut calling: Calling,
-    taken: Instant,
+    fetched: Instant,
     stop: &CancellationToken,
-) -> Option<Result<CallReply, (Doubt, BoxError)>> {
+) -> Option<Replied> {
     let CallLimits { name, timeout, .. } = limits;
-    let may_send = || taken.elapsed() < limits.sends_for();
+    let may_send = || fetched.elapsed() < limits.sends_for();
     let unknown = |error: String| Some(Err((Doubt::Unknown, BoxError::from(error))));
     let replied = tokio::select! {
         biased;
@@ -182,7 +195,7 @@ async fn reply(
                  almost over"
             )),
         },
-        // It comes behind the call, which may have used up what tokio allows a task in one turn.
+        // The timer is polled behind the call, which may have used up what tokio allows a task in one turn.
         () = unconstrained(tokio::time::sleep(*timeout)) => {
             unknown(format!("the call `{name}` exceeded its timeout of {timeout:?}"))
         }

@@ -1,35 +1,35 @@
-//! What follows for a row that was taken for its call.
+//! What follows for a row that was fetched for its call.
 
 use std::time::Duration;
 
 use crate::Reason;
 use crate::external::CallLimits;
 
-/// How often a call may begin without a result before its message is a dead letter, `crashed`. It counts more than the starts
-/// of a handler, because calls run beside each other, and most ends of a process in one are deployments.
+/// How often a call may begin without a result before its message is a dead letter, `crashed`. More are allowed than starts of
+/// a handler, because calls run concurrently, and most processes that end during a call end for a deployment.
 const MAX_CALLS: u32 = 10;
 
-/// What follows for a row that was taken.
+/// What follows for a row that was fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Call,
     /// Ask the provider what became of the calls under this key.
     Ask,
-    /// Ask it after this time.
+    /// Ask the provider after this time.
     Wait(Duration),
     /// There is no time left in the lease: a call could still be under way when another worker begins one.
-    GiveBack,
+    Snooze,
     Dead(Reason),
 }
 
 /// Decides about a row whose call has now begun `calls` times without a result, which was first called under its key this
-/// long ago, or never, and has been taken for `waited`.
+/// long ago, or never, and was fetched `waited` ago.
 pub(super) fn next(limits: &CallLimits, calls: u32, age: Option<Duration>, waited: Duration) -> Step {
     if calls > MAX_CALLS {
         return Step::Dead(Reason::Crashed);
     }
     if waited.saturating_add(limits.timeout) > limits.sends_for() {
-        return Step::GiveBack;
+        return Step::Snooze;
     }
     match (limits.is_usable(age), limits.reconciles) {
         (true, _) => Step::Call,
@@ -65,11 +65,11 @@ mod tests {
             (keyed, 1, Some(134 * SECOND), NOW, Step::Wait(SECOND)),
             (keyed, 1, Some(135 * SECOND), NOW, Step::Ask),
             (keyed, 1, Some(Duration::MAX), NOW, Step::Ask),
-            (keyed, 1, None, 6 * SECOND, Step::GiveBack),
-            (keyed, 1, Some(61 * SECOND), 6 * SECOND, Step::GiveBack),
+            (keyed, 1, None, 6 * SECOND, Step::Snooze),
+            (keyed, 1, Some(61 * SECOND), 6 * SECOND, Step::Snooze),
             (keyed, 11, Some(NOW), NOW, Step::Dead(Reason::Crashed)),
             (mail, 1, None, NOW, Step::Call),
-            // It can have begun five seconds after its take.
+            // It can have begun five seconds after its fetch.
             (mail, 1, Some(NOW), NOW, Step::Wait(55 * SECOND)),
             (mail, 1, Some(54 * SECOND), NOW, Step::Wait(SECOND)),
             (mail, 1, Some(55 * SECOND), NOW, Step::Ask),

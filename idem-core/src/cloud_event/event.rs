@@ -1,5 +1,6 @@
 //! The attributes of an event.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -34,8 +35,8 @@ struct Event {
     id: String,
     source: String,
     kind: String,
-    /// All other attributes, in order.
-    others: Vec<(String, String)>,
+    /// All other attributes.
+    others: BTreeMap<String, String>,
     data: Data,
 }
 
@@ -68,12 +69,7 @@ impl CloudEvent {
     /// Any other attribute, such as `subject`, `time` (as text) or an extension attribute. The name is in lower case.
     /// In a JSON event, a value that is not a string is returned as its JSON text.
     pub fn attribute(&self, name: &str) -> Option<&str> {
-        self.0.others.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
-    }
-
-    /// All other attributes, in the order in which they arrived.
-    pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.others.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0.others.get(name).map(String::as_str)
     }
 
     /// The key of `key = cloud_event_id`: source and id as a composite key, or a hash of both if the composite key
@@ -95,11 +91,10 @@ impl CloudEvent {
         }
     }
 
-    /// Creates an event from these attributes, whose names are unique.
-    pub(super) fn new(mut attributes: Vec<(String, String)>, data: Data) -> Result<Self, String> {
+    /// Creates an event from these attributes.
+    pub(super) fn new(mut attributes: BTreeMap<String, String>, data: Data) -> Result<Self, String> {
         let mut required = |name: &str| {
-            let at = attributes.iter().position(|(other, _)| other == name);
-            let (_, value) = attributes.remove(at.ok_or_else(|| format!("it has no `{name}`"))?);
+            let value = attributes.remove(name).ok_or_else(|| format!("it has no `{name}`"))?;
             if value.is_empty() { Err(format!("its `{name}` is empty")) } else { Ok(value) }
         };
         let version = required(REQUIRED[0])?;

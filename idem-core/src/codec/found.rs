@@ -1,4 +1,4 @@
-//! What a payload is that a codec cannot decode, as far as its first bytes, its headers and its members tell.
+//! What a payload is that a codec cannot decode, as far as its first bytes, its members and its content type tell.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
 }
 
 /// The first bytes of formats. A longer one stands before a shorter one that it begins with.
-const BEGINNINGS: [(&[u8], &str); 9] = [
+const BEGINNINGS: [(&[u8], &str); 14] = [
     (b"\xFF\xFE", "UTF-16 or UTF-32"),
     (b"\xFE\xFF", "UTF-16"),
     (b"{\0", "UTF-16 or UTF-32"),
@@ -20,15 +20,11 @@ const BEGINNINGS: [(&[u8], &str); 9] = [
     (b"\xAC\xED\0\x05", "a serialized object of Java"),
     (b"\0S", "a section of AMQP 1.0, from a sender whose body is a value: let it send data"),
     (b"<", "XML"),
-];
-
-/// The first bytes of compressed data.
-const COMPRESSED: [(&[u8], &str); 5] = [
-    (b"\x1F\x8B", "gzip"),
-    (b"\x28\xB5\x2F\xFD", "zstd"),
-    (b"\x04\x22\x4D\x18", "lz4"),
-    (b"\x78\x9C", "zlib"),
-    (b"\x82SNAPPY", "snappy"),
+    (b"\x1F\x8B", "data that is compressed with gzip"),
+    (b"\x28\xB5\x2F\xFD", "data that is compressed with zstd"),
+    (b"\x04\x22\x4D\x18", "data that is compressed with lz4"),
+    (b"\x78\x9C", "data that is compressed with zlib"),
+    (b"\x82SNAPPY", "data that is compressed with snappy"),
 ];
 
 /// The members of envelopes, and their names. The message is inside.
@@ -51,37 +47,20 @@ pub(super) fn found(delivery: &Delivery, wanted: &str) -> Option<String> {
     if data.is_empty() {
         return Some("the payload is empty".to_owned());
     }
-    let begins = |(beginning, _): &&(&[u8], &str)| data.starts_with(beginning);
-    if let Some((_, by)) = COMPRESSED.iter().find(begins) {
+    if let Some((_, what)) = BEGINNINGS.iter().find(|(beginning, _)| data.starts_with(beginning)) {
         return Some(format!(
-            "the payload looks like data that is compressed with {by}, which a codec of your own decompresses: `Worker::codec` or \
-             `HandlerOptions::codec`"
+            "the payload looks like {what}; a codec of your own can read it: `Worker::codec` or `HandlerOptions::codec`"
         ));
-    }
-    if let Some((_, what)) = BEGINNINGS.iter().find(begins) {
-        return Some(format!("the payload looks like {what}"));
     }
     if let [0, a, b, c, d, _, ..] = *data {
         let id = u32::from_be_bytes([a, b, c, d]);
         return Some(format!("the payload looks like a message of a schema registry, with the schema id {id}"));
-    }
-    if let Some(encoding) = encoding(delivery) {
-        return Some(format!("the content encoding of the delivery is {encoding:?}"));
     }
     if let Some(what) = envelope(data) {
         return Some(format!("the payload looks like {what}"));
     }
     let kind = delivery.content_type().filter(|kind| !kind.to_ascii_lowercase().contains(wanted))?;
     Some(format!("the content type of the delivery is {kind:?}"))
-}
-
-/// Returns the encoding that the producer names, unless it is that of a text.
-fn encoding(delivery: &Delivery) -> Option<String> {
-    let header = delivery.headers().iter().find(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
-    let header = header.and_then(|(_, value)| std::str::from_utf8(value).ok());
-    let named = delivery.properties().get("content_encoding").or(header)?;
-    let is_plain = ["", "utf-8", "utf8", "identity", "binary"].iter().any(|plain| named.eq_ignore_ascii_case(plain));
-    (!is_plain).then(|| named.to_owned())
 }
 
 fn envelope(data: &[u8]) -> Option<&'static str> {
@@ -97,7 +76,7 @@ fn envelope(data: &[u8]) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Codec, DecodeError, Delivery, Headers, Json};
+    use crate::{Codec, DecodeError, Delivery, Json};
 
     #[derive(Debug, serde::Deserialize)]
     struct Paid {
@@ -143,13 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_encoding_and_the_type_that_the_producer_names() {
-        let with = |name: &str, value: &str| {
-            let headers: Headers = [(name.to_owned(), value.to_owned())].into_iter().collect();
-            error(&Delivery::new("orders", "?").with_headers(headers))
-        };
-        assert!(with("Content-Encoding", "br").contains(r#"content encoding of the delivery is "br""#));
-        assert!(!with("content-encoding", "UTF-8").contains("encoding"));
+    fn an_error_names_the_type_that_the_producer_names() {
         let typed = |kind: &str| error(&Delivery::new("orders", "?").with_content_type(Some(kind.to_owned())));
         assert!(typed("application/x-protobuf").contains("x-protobuf"));
         assert!(!typed("application/json").contains("content type"));

@@ -8,8 +8,8 @@ use uuid::Uuid;
 use crate::CloudEvent;
 use crate::store::{CallAnswer, HandlerId};
 
-/// The parts that few deliveries have. They are on the heap, by themselves, so that the others are smaller: deliveries are moved
-/// often.
+/// The parts that few deliveries have. They are on the heap, by themselves, so that a delivery without them is smaller: deliveries
+/// are moved often.
 #[derive(Clone, Default)]
 pub(crate) struct Rare {
     pub(crate) correlation_id: Option<String>,
@@ -19,8 +19,10 @@ pub(crate) struct Rare {
     pub(crate) unrepresentable: Option<Arc<str>>,
     /// The external call of its message, as its inbox row has kept it.
     pub(crate) call: Option<Arc<KeptCall>>,
-    /// The result of the codec's preparation for it, in this process.
-    pub(crate) preparation: Preparation,
+    /// How many preparations of codecs for it have ended in this process.
+    pub(crate) preparations: usize,
+    /// The handlers whose codecs have shown in one that they can never decode it, and why.
+    pub(crate) undecodable: Vec<(HandlerId, Arc<str>)>,
 }
 
 /// What an inbox row has kept of the external call of its message.
@@ -32,34 +34,6 @@ pub(crate) struct KeptCall {
     /// Its name, and when the first one was about to begin, if one was.
     pub(crate) name: Option<String>,
     pub(crate) called_at: Option<SystemTime>,
-}
-
-/// The results of codecs' preparations for a delivery, in this process.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Preparation {
-    /// The number of tries up to the last successful one.
-    tries: usize,
-    /// The handlers whose codecs have shown that they can never decode it, and why.
-    undecodable: Vec<(HandlerId, Arc<str>)>,
-}
-
-impl Preparation {
-    /// Records that a try has ended a preparation: the codec has what it needs, or that of this handler has shown that it can
-    /// never decode the delivery.
-    pub(crate) fn ended(&mut self, tries: usize, undecodable: Option<(HandlerId, Arc<str>)>) {
-        self.tries = tries;
-        self.undecodable.extend(undecodable);
-    }
-
-    /// The number of tries up to the one that has ended the last preparation.
-    pub(crate) fn tries(&self) -> usize {
-        self.tries
-    }
-
-    /// Returns why the codec of this handler can never decode the delivery, if that is known.
-    pub(crate) fn undecodable(&self, handler: HandlerId) -> Option<&str> {
-        self.undecodable.iter().find(|(of, _)| *of == handler).map(|(_, why)| &**why)
-    }
 }
 
 #[cfg(test)]

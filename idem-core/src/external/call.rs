@@ -165,11 +165,11 @@ pub struct CallError {
 /// What is known about the effect of a call that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Doubt {
-    /// It may have had one.
+    /// The call may have had an effect.
     Unknown,
-    /// It certainly had none.
+    /// The call certainly had no effect.
     NotDone,
-    /// It may have had one, and no further call under the key can succeed.
+    /// The call may have had an effect, and no further call under the key can succeed.
     Permanent,
 }
 

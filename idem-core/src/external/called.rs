@@ -81,7 +81,7 @@ where
             writes: C::Params::STAGES,
             takes_key: C::Params::NEEDS_CALL,
         };
-        Some(ErasedCall { limits, message: TypeId::of::<M>(), begin: begin::<C, S> })
+        Some(ErasedCall { limits, message: TypeId::of::<M>(), begin: begin::<C, S>, tap: |calling| calling })
     }
 }
 
@@ -107,23 +107,16 @@ where
 {
     let message = message.downcast::<C::Message>().map_err(|_| "the call takes another message than its handler")?;
     let params = C::Params::extract(from)?;
-    let calling: Calling = match asks {
-        true => Box::pin(ask::<C>(message, params)),
-        false => Box::pin(call::<C>(message, params)),
-    };
-    Ok(calling)
-}
-
-async fn call<C: External>(message: Box<C::Message>, params: C::Params) -> Result<CallReply, CallError> {
-    Ok(reply(&C::call(&message, params).await?))
-}
-
-async fn ask<C: External>(message: Box<C::Message>, params: C::Params) -> Result<CallReply, CallError> {
-    Ok(match C::reconcile(&message, params).await? {
-        Found::There(answer) => reply(&answer),
-        Found::NotThere => CallReply::NotThere,
-        Found::Unknown => CallReply::Unknown,
-    })
+    Ok(Box::pin(async move {
+        Ok::<_, CallError>(match asks {
+            false => reply(&C::call(&message, params).await?),
+            true => match C::reconcile(&message, params).await? {
+                Found::There(answer) => reply(&answer),
+                Found::NotThere => CallReply::NotThere,
+                Found::Unknown => CallReply::Unknown,
+            },
+        })
+    }))
 }
 
 fn reply<T: Serialize>(answer: &T) -> CallReply {

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use crate::store::{CallAnswer, Row};
-use crate::{BoxError, Extract, Extraction};
+use crate::{BoxError, Extraction};
 
 use super::call::CallError;
 
@@ -14,10 +14,13 @@ use super::call::CallError;
 pub(crate) type Calling = Pin<Box<dyn Future<Output = Result<CallReply, CallError>> + Send>>;
 
 /// The reply of a call, or of the question what became of one.
-pub(crate) enum CallReply {
+#[derive(Debug)]
+pub enum CallReply {
     /// The answer, as JSON, or why it has no JSON form.
     Answer(Result<CallAnswer, serde_json::Error>),
+    /// No call had an effect.
     NotThere,
+    /// It cannot be known.
     Unknown,
 }
 
@@ -44,21 +47,17 @@ pub struct ErasedCall<S> {
     /// The type of the message that it takes.
     pub(crate) message: TypeId,
     pub(crate) begin: Begin<S>,
+    /// Runs the call, or the question. It is the identity, except in tests.
+    pub(crate) tap: fn(Calling) -> Calling,
 }
 
 /// Extracts the parameters, and begins the call, or, with `true`, the question what became of it.
 type Begin<S> = fn(Box<dyn Any + Send>, &Extraction<'_, S>, bool) -> Result<Calling, BoxError>;
 
-/// Runs the calls of a worker, for tests.
-pub trait CallTap: 'static {
-    /// Runs a call, or the question what became of one.
-    fn run<R>(work: impl Future<Output = R> + Send) -> impl Future<Output = R> + Send;
-}
-
 impl<S> ErasedCall<S> {
-    /// Returns the call of these parameters, run by a tap.
-    pub fn tapped<P: Extract<S>, T: CallTap>() -> Option<Self> {
-        P::external().map(|call| Self { begin: begin::<P, T, S>, ..call })
+    /// Returns this call, run by a tap.
+    pub fn tapped(self, tap: fn(Calling) -> Calling) -> Self {
+        Self { tap, ..self }
     }
 
     /// Returns how long after the fetch for a call without a key the provider is asked about it, at the earliest;
@@ -67,18 +66,6 @@ impl<S> ErasedCall<S> {
         let asks = self.limits.key_life.is_none() && self.limits.reconciles;
         asks.then(|| self.limits.last_use().saturating_add(self.limits.ask_after))
     }
-}
-
-/// Begins the call of these parameters, or asks what became of it, by a tap.
-fn begin<P: Extract<S>, T: CallTap, S>(
-    message: Box<dyn Any + Send>,
-    from: &Extraction<'_, S>,
-    asks: bool,
-) -> Result<Calling, BoxError> {
-    let call = P::external().ok_or("the handler makes no call")?;
-    let calling = (call.begin)(message, from, asks)?;
-    let tapped: Calling = Box::pin(T::run(calling));
-    Ok(tapped)
 }
 
 /// The lease of a row for a call is this much longer than the timeout: the call waits until it is sent, and travels

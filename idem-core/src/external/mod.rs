@@ -15,6 +15,6 @@ mod outbound_key;
 pub(crate) use call::Doubt;
 pub use call::{CallError, External, Found};
 pub use called::{Called, CalledBy};
+pub use erased::ErasedCall;
 pub(crate) use erased::{AT_MOST_ONCE, CallLimits, CallReply, Calling, without_kind};
-pub use erased::{CallTap, ErasedCall};
 pub use outbound_key::OutboundKey;

@@ -33,9 +33,9 @@ impl OutboundKey {
         Self(text)
     }
 
-    /// Returns it as text: 36 lower-case characters.
+    /// Returns the key as text: 36 lower-case characters.
     pub fn as_str(&self) -> &str {
-        // It is ASCII.
+        // The text is ASCII.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }

@@ -114,8 +114,8 @@ impl<S: Store> Inbox<S> {
     /// Makes a dead letter due now, with all its attempts as if it were new. Its claim is kept throughout, so nothing
     /// else can process the message, and a second replay finds nothing to do. It runs out of order.
     ///
-    /// One whose external call is in doubt is due when the lease of that call has ended, at most its timeout and ten seconds
-    /// later: until then its request may be on its way.
+    /// A dead letter whose external call is in doubt is due when the lease of that call has ended, at most its timeout and ten
+    /// seconds later: until then its request may be on its way.
     ///
     /// # Errors
     /// The database cannot be used.
@@ -154,12 +154,12 @@ impl<S: Store> Inbox<S> {
 
     /// Records the outcome of the external call of a dead letter, after a search at the provider: the message completes
     /// with an answer, calls again under another key, or is discarded. Returns `false` if there is no such dead letter
-    /// (any more), if its call has another key by now, since somebody else has let it call again, or if it is to call
-    /// again although it has an answer.
+    /// (any more), if its call has another key by now, since somebody else has let the message call again, or if the message is
+    /// to call again although it has an answer.
     ///
     /// `provider_key` is the key that was looked for at the provider: [`Row::provider_key`].
     ///
-    /// It is the only way to change a dead letter with the reason [`Unresolved`](crate::Reason::Unresolved). Other dead letters of
+    /// This is the only way to change a dead letter with the reason [`Unresolved`](crate::Reason::Unresolved). Other dead letters of
     /// a call can be resolved as well: a replay uses the same key again while the provider knows it, and asks or is unresolved
     /// after that.
     ///
@@ -194,8 +194,8 @@ impl<S: Store> Inbox<S> {
     /// database it then looks like that of a processed message; the log, at level info, is the only trace of the discard.
     /// Returns `false` if there is no such dead letter (any more).
     ///
-    /// One whose external call has begun, and may have had an effect, is left alone, and the answer is `false`, whatever made it
-    /// a dead letter: with it, its key and the answer of the call would be gone. [`resolve`](Self::resolve) it with
+    /// A dead letter whose external call has begun, and may have had an effect, is left alone, and the answer is `false`,
+    /// whatever made it a dead letter: with it, its key and the answer of the call would be gone. [`resolve`](Self::resolve) it with
     /// [`Resolution::Discard`].
     ///
     /// A scheduled message is left alone, and the answer is `false`: its handler may be running. It is a dead letter
@@ -231,7 +231,7 @@ impl<S: Store> Inbox<S> {
 
 /// Reads a row of a consumer, scheduled or dead.
 pub(crate) async fn read_row<S: Store>(store: &S, consumer: &str, id: i64) -> Result<Option<Row>, StoreError> {
-    // In this order, so that a row that dies meanwhile is found.
+    // Scheduled rows come first, so that a row that dies meanwhile is found.
     for scheduled in [true, false] {
         let filter = Filter { scheduled, ..Filter::default() };
         let page = Page::new(1).before(id.saturating_add(1));

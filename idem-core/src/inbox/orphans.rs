@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use crate::Store;
 use crate::runtime::{Ended, Isolated, Permit, Pipeline, Running};
-use crate::store::{LookBack, RowKind, StoreError, TakeLimit};
+use crate::store::{FetchLimit, LookBack, RowKind, StoreError};
 
 use super::runner::{POLL_DUE, Runner};
 
-/// How often a process looks whether an orphaned row is still due for which it waits: another one may have fetched it.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often a process checks whether an orphaned row is still due for which it waits: another one may have fetched it.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<S: Store> Runner<S> {
     /// Runs orphaned rows of this kind, one after another. Returns whether one was run: then more may be due.
     ///
-    /// Those beside which direct deliveries go on share one quiet period of the inbox, as many as fit into it. If a row
-    /// runs for long, they let others start, and try again later. One that has the process to itself releases it as soon
-    /// as its outcome is written. `ordinary`: other rows are due.
+    /// Orphaned rows that run while direct deliveries go on share one quiet period of the inbox, as many as fit into it. If a row
+    /// runs for long, orphaned rows let others start, and try again later. A row that has the process to itself releases it as
+    /// soon as its outcome is written. `ordinary`: other rows are due.
     pub(super) async fn orphans(&mut self, kind: RowKind, ordinary: bool) -> Result<bool, StoreError> {
         let (locks, lease) = (&self.pipeline.isolation_lock, self.pipeline.settings.lease);
         if locks.is_early(kind, ordinary) {
@@ -29,9 +29,9 @@ impl<S: Store> Runner<S> {
         let mut lock = Permit::Orphan(isolated);
         let (quiet, mut any) = (Instant::now(), false);
         loop {
-            let wanted = TakeLimit { since: self.of_orphans.since(Instant::now()), ..TakeLimit::rows(1) };
+            let wanted = FetchLimit { since: self.of_orphans.since(Instant::now()), ..FetchLimit::rows(kind, 1) };
             // Without the lock, nobody was kept out: an outage may have lasted for hours since.
-            let Some((rows, held)) = self.take(kind, wanted, lock).await? else { return Ok(any) };
+            let Some((rows, held)) = self.fetch(wanted, lock).await? else { return Ok(any) };
             let Some(row) = rows.first() else { break };
             any = true;
             if kind == RowKind::Alone {
@@ -52,10 +52,10 @@ impl<S: Store> Runner<S> {
             }
         }
         if any {
-            locks.ran(began, quiet, lease);
+            locks.ran(quiet - began, began.elapsed(), lease);
         } else {
             // Another process has it, or a statement of somebody else locks it for long: then each poll finds it again.
-            locks.gave_up(began);
+            locks.gave_up(began.elapsed());
         }
         Ok(any)
     }
@@ -76,11 +76,11 @@ impl<S: Store> Runner<S> {
                 () = self.pipeline.outage.began() => return Ok(None),
                 isolated = &mut isolated => return Ok(Some(isolated)),
                 () = &mut late => {
-                    locks.gave_up(began);
+                    locks.gave_up(began.elapsed());
                     tracing::info!(waited = ?began.elapsed(), "a row that may have ended its process waits until fewer run");
                     return Ok(None);
                 }
-                // Its answer may take long, and nothing waits for it.
+                // The answer of the database may take long, and nothing waits for it.
                 due = self.is_still_due(kind) => if !due? {
                     return Ok(None);
                 },
@@ -88,9 +88,9 @@ impl<S: Store> Runner<S> {
         }
     }
 
-    /// Looks after a while whether an orphaned row of this kind is still due.
+    /// Checks after a while whether an orphaned row of this kind is still due.
     async fn is_still_due(&self, kind: RowKind) -> Result<bool, StoreError> {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         let _own = self.pipeline.own_statements.lock().await;
         let due =
             self.pipeline.store.poll_due(&self.handlers, self.pipeline.settings.lease, LookBack::default()).await?;

@@ -5,17 +5,17 @@ use std::time::Duration;
 use tracing::{Instrument, Span};
 
 use crate::run::Failure;
-use crate::runtime::{Ended, Pipeline, Wait, jittered, warn_of_refusal};
-use crate::store::{MAX_BREAKS, Row, RowResult};
+use crate::runtime::{Ended, Pipeline, Wait, busy_wait, jittered, warn_of_refusal};
+use crate::store::{MAX_LOST_CONNECTIONS, Row, RowResult};
 use crate::take_over::Entry;
-use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
+use crate::{Outcome, Reason, Store, telemetry};
 
 use super::parked::KeptFor;
 
 /// When a row runs again that has to wait for another transaction.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// The same for one of whose statements idem got no answer.
+/// When a row runs again for one of whose statements idem got no answer.
 const UNANSWERED: Duration = Duration::from_millis(100);
 
 /// When a row is tried again that the database refuses, or that is left to another version of the service: an operator has to do
@@ -23,7 +23,7 @@ const UNANSWERED: Duration = Duration::from_millis(100);
 const REFUSED: Duration = Duration::from_secs(10);
 
 /// The minimum interval between two log lines about rows that are left to another version.
-const TELL: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl<S: Store> Pipeline<S> {
     /// Records what has become of a row, unless it is processed: then its run has removed it. Returns its outcome, if it has one.
@@ -31,7 +31,7 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn record(&self, row: &Row, ended: Ended) -> Option<Outcome> {
         let due = match ended {
             Ended::Done(outcome) => return Some(outcome),
-            Ended::Failed(failure) => return self.charge_row(row, failure).await,
+            Ended::Failed(failure) => return self.record_attempt(row, failure).await,
             Ended::Broke(fault) => return self.broke(row, &crate::error::text(&fault)).await,
             Ended::Lost => return self.refund_start(row).await,
             // A registry that hangs must not delay other rows.
@@ -47,35 +47,35 @@ impl<S: Store> Pipeline<S> {
                 warn_of_refusal(&row.delivery, None, error.as_ref());
                 jittered(REFUSED)
             }
-            Ended::Park(Wait::Answer) => UNANSWERED,
+            Ended::Park(Wait::Unanswered) => UNANSWERED,
             Ended::Park(Wait::After(due)) => due,
             // An orphaned row comes first, its database is away, or the worker stops.
             Ended::Park(_) | Ended::Stopped => Duration::ZERO,
         };
-        self.give_back(row, due).await
+        self.snooze(row, due).await
     }
 
-    /// Gives back a row whose handler has not run, or whose run does not count, for this time.
-    pub(super) async fn give_back(&self, row: &Row, due: Duration) -> Option<Outcome> {
-        let _ = self.record_result(row, &RowResult::GivenBack { due }, None).await;
+    /// Snoozes a row whose handler has not run, or whose run does not count: it is due after this time.
+    pub(super) async fn snooze(&self, row: &Row, due: Duration) -> Option<Outcome> {
+        let _ = self.record_result(row, &RowResult::Snoozed { due }, None).await;
         None
     }
 
     /// Records a failure of the row. If the database refuses that, the row is kept here, outside its slot, until it is recorded.
-    /// If too many wait, it is given back, and runs again.
-    async fn charge_row(&self, row: &Row, failure: Failure) -> Option<Outcome> {
-        match self.try_to_charge(row, &failure, None).await {
+    /// If too many wait, it is snoozed, and runs again.
+    async fn record_attempt(&self, row: &Row, failure: Failure) -> Option<Outcome> {
+        match self.try_to_record_attempt(row, &failure, None).await {
             Err(Ended::Park(_)) => {}
             written => return written.ok(),
         }
-        let Some(room) = self.parked_rows.room(row) else { return self.give_back(row, jittered(REFUSED)).await };
-        self.parked_rows.park(row, KeptFor::Record(failure, room));
+        let Some(slot) = self.parked_rows.failure_slot(row) else { return self.snooze(row, jittered(REFUSED)).await };
+        self.parked_rows.park(row, KeptFor::Record(failure, slot));
         None
     }
 
     /// Records a failure of the row, or makes it dead if it can never run, or if its handler has committed it. `tries`: as for
     /// [`record_result`](Self::record_result).
-    pub(super) async fn try_to_charge(
+    pub(super) async fn try_to_record_attempt(
         &self,
         row: &Row,
         failure: &Failure,
@@ -83,27 +83,30 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Outcome, Ended> {
         let Some(left_by) = &failure.left_by else {
             self.record_result(row, &failure.result(), tries).await?;
-            // One that can never run has counted no attempt of its own.
+            // A failure of a message that can never run has counted no attempt.
             let attempts = failure.attempts.max(row.attempts);
             return Ok(Failure { attempts, ..failure.clone() }.logged(row.id));
         };
-        match self.store_committed(&Entry::failed(row.identity.clone(), &row.delivery, failure), left_by).await {
+        let entry = Entry::new(row.identity.clone(), &row.delivery, failure.clone());
+        match self.dead_letter_committed(&entry, left_by).await {
             Ended::Done(outcome) => Ok(outcome),
             ended => Err(ended),
         }
     }
 
-    /// Records that the run lost its connection. No failure is charged, but a count detects a message that breaks its
+    /// Records that the run lost its connection. No attempt is recorded, but a count detects a message that breaks its
     /// connection repeatedly. If the run had committed after all, its claim is dated.
     async fn broke(&self, row: &Row, error: &str) -> Option<Outcome> {
-        let (due, breaks) = (break_policy().wait(row.lost_connections + 1), row.lost_connections + 1);
+        let lost = row.lost_connections + 1;
+        // Short at first, since the cause is mostly an outage.
+        let due = busy_wait(lost as usize);
         match self.record_result(row, &RowResult::Broke { due, error: crate::error::clean(error) }, None).await {
-            Ok(()) if breaks >= MAX_BREAKS => {
-                telemetry::tell(Some(row.id), row.attempts, Err(Reason::BrokeConnection), error);
+            Ok(()) if lost >= MAX_LOST_CONNECTIONS => {
+                telemetry::log_failure(Some(row.id), row.attempts, Err(Reason::BrokeConnection), error);
                 Some(Outcome::Dead { reason: Reason::BrokeConnection })
             }
             Ok(()) => None,
-            Err(Ended::Park(_)) => self.give_back(row, jittered(REFUSED)).await,
+            Err(Ended::Park(_)) => self.snooze(row, jittered(REFUSED)).await,
             Err(_) => {
                 let read = || async {
                     let mut txn = self.store.begin(self.settings.handler_timeout).await?;
@@ -111,13 +114,9 @@ impl<S: Store> Pipeline<S> {
                     self.store.rollback(txn).await?;
                     Ok(claim)
                 };
-                let claim = self.outage.insist(&self.stop, read).await.flatten().flatten();
+                let claim = self.outage.retry_until_answered(&self.stop, read).await.flatten().flatten();
                 // Without a date, it is a dead letter, which another process has made of it since, or it runs there.
-                claim.is_some_and(|claim| claim.age.is_some()).then(|| {
-                    // It has got no answer to its commit, which would have been recorded.
-                    self.health.progress();
-                    Outcome::Processed
-                })
+                claim.is_some_and(|claim| claim.age.is_some()).then_some(Outcome::Processed)
             }
         }
     }
@@ -132,22 +131,20 @@ impl<S: Store> Pipeline<S> {
             };
             self.store.record_result(row, result).await
         };
-        let written = self.insist_for(row, tries, write).await;
+        let written = self.write_until_answered(row, tries, write).await;
         if written.is_err() {
             Span::current().record("idem.outcome", "unknown");
         }
         written
     }
 
-    /// Does the work for a taken row, and reports its outcome, if it has one.
+    /// Does the work for a fetched row, and reports its outcome, if it has one.
     pub(crate) async fn report_row(&self, row: &Row, work: impl Future<Output = Option<Outcome>>) {
-        let span = telemetry::span(self.system, &self.consumer, &row.delivery);
-        span.record("idem.handler", row.handler.as_str());
-        span.record("idem.key", tracing::field::display(&row.identity.key));
+        let span = self.span_of(&row.handler, (&row.identity, &row.delivery));
         async {
             if let Some(outcome) = work.await {
                 let Row { identity, delivery, .. } = row;
-                self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, &outcome);
+                self.emit(identity, delivery, &outcome);
             }
         }
         .instrument(span)
@@ -159,7 +156,7 @@ impl<S: Store> Pipeline<S> {
     /// Leaves a row for a while whose external call another version of the service has made: a handler without that call would
     /// ignore its answer, and may call by itself. One of such messages is logged each minute.
     pub(super) fn left_to_caller(&self, row: &Row) -> Ended {
-        if self.left_to_callers.allows(TELL) {
+        if self.left_to_callers.allows(LOG_INTERVAL) {
             tracing::warn!(
                 id = row.id,
                 handler = row.handler,
@@ -186,10 +183,4 @@ impl<S: Store> Pipeline<S> {
         let failure = Failure { attempts: row.attempts, ..Failure::new(Err(Reason::Crashed), error) };
         self.report_row(row, async { Some(failure.logged(row.id)) }).await;
     }
-}
-
-/// Returns the delays after which a row that lost its connection runs again: short ones, since the cause is mostly an
-/// outage.
-fn break_policy() -> RetryPolicy {
-    RetryPolicy::new().min_delay(Duration::from_millis(100)).factor(2.0).max_delay(Duration::from_secs(10))
 }

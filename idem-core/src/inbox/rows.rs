@@ -1,4 +1,4 @@
-//! Runs rows that were taken from the inbox: together as a batch, and then one by one.
+//! Runs rows that were fetched from the inbox: together as a batch, and then one by one.
 
 use std::pin::pin;
 
@@ -10,7 +10,7 @@ use crate::store::{Row, RowResult};
 use crate::{Reason, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Runs rows that were taken from the inbox, none of them an orphaned row, in one transaction. In every case each row is
+    /// Runs rows that were fetched from the inbox, none of them an orphaned row, in one transaction. In every case each row is
     /// processed, its result is recorded, or its lease expires.
     pub(super) async fn run_rows(&self, rows: &[Row], running: &Running) {
         if let [row] = rows {
@@ -43,14 +43,14 @@ impl<S: Store> Pipeline<S> {
             Some(work)
         };
         let mut works: Vec<Work<'_, S>> = rows.iter().enumerate().filter_map(admit).collect();
-        works.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
+        works.sort_by(|one, other| one.identity.sort_key().cmp(&other.identity.sort_key()));
         works
     }
 
     /// Finishes each row by what became of it: first those that are done, then the others, one after another, like the deliveries
     /// of a batch. Their leases are extended meanwhile.
     ///
-    /// While an orphaned row waits, or the worker drains, rows that have not begun are given back instead.
+    /// While an orphaned row waits, or the worker drains, rows that have not begun are released instead.
     async fn finish_rows(&self, rows: &[Row], ended: Vec<Ended>, running: &Running) {
         let (done, rest): (Vec<_>, Vec<_>) =
             rows.iter().zip(ended).partition(|(_, ended)| matches!(ended, Ended::Done(_)));
@@ -63,7 +63,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Runs a taken row that has to run alone, or records what has become of it in a batch. In every case the row is processed,
+    /// Runs a fetched row that has to run alone, or records what has become of it in a batch. In every case the row is processed,
     /// its result is recorded, or its lease expires.
     pub(super) async fn finish_row(&self, row: &Row, ended: Ended, running: &Running) {
         // Pinned first, like other large futures: each call would move the whole future.
@@ -92,7 +92,7 @@ impl<S: Store> Pipeline<S> {
         let route = self.routes.get(row.identity.handler)?;
         match &route.external {
             Some(call) if row.answer.is_none() => {
-                // The row takes it if it has none yet.
+                // The row takes this key if it has none yet.
                 let provider_key = call.first_provider_key(&row.identity, &row.delivery);
                 let _ = self.record_result(row, &RowResult::LeftToCall { provider_key }, None).await;
                 self.wake_inbox();
@@ -118,15 +118,15 @@ impl<S: Store> Pipeline<S> {
     /// returns `None`; otherwise what has become of the row.
     async fn readmit(&self, row: &Row, running: &Running) -> Option<Ended> {
         let Some(user_code) = running.user_code() else { return Some(Ended::Park(Wait::Free)) };
-        let routes = self.routes.takers_of_row(row);
+        let routes = self.routes.routes_for_row(row);
         let (mut entries, is_unprepared) = self.shares(&row.delivery, &routes);
         drop(user_code);
         if is_unprepared {
             return Some(Ended::Park(Wait::Codec));
         }
-        // One that no other handler can take either is dead as it is.
+        // A message that no other handler can take either is dead as it is.
         let undeliverable = match (&routes[..], &entries[..]) {
-            ([], _) => Some(Failure::undeliverable(self.routes.untaken(&row.delivery))),
+            ([], _) => Some(Failure::undeliverable(self.routes.no_route(&row.delivery))),
             ([_], [entry]) if !entry.identity.has_key() => Some(entry.failure.clone()),
             _ => None,
         };
@@ -134,18 +134,18 @@ impl<S: Store> Pipeline<S> {
             return Some(Ended::Failed(failure));
         }
         entries.iter_mut().for_each(|entry| entry.replaces = Some(row));
-        let shared = match self.store_shared(&entries).await {
+        let shared = match self.take_over_for_each(&entries).await {
             Ok(shared) => shared,
             Err(ended) => return Some(ended),
         };
         for (identity, outcome) in shared.outcomes {
-            self.emit(self.routes.get(identity.handler), identity.known_key(), &row.delivery, &outcome);
+            self.emit(&identity, &row.delivery, &outcome);
         }
         None
     }
 }
 
-/// The error of a row whose answer another call has got: it would be read as that of this one.
+/// The error of a row whose answer another call has got: the answer would be read as that of this call.
 fn of_another(row: &Row, limits: &CallLimits) -> String {
     let (made, name) = (without_kind(row.call_name.as_deref().unwrap_or_default()), limits.name);
     format!(

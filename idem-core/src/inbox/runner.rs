@@ -1,4 +1,4 @@
-//! The loop that takes due rows from the inbox and runs them.
+//! The loop that fetches due rows from the inbox and runs them.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,22 +11,24 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Permit, Pipeline, Running, jittered};
-use crate::store::{CRASHED_AT_ONCE, HandlerId, LookBack, Row, RowKind, StoreError, TakeLimit};
+use crate::store::{CRASHED_AT_ONCE, FetchFor, FetchLimit, FetchedRows, HandlerId, LookBack, Row, RowKind, StoreError};
 
-use super::looks::Looks;
+use super::poll_window::PollWindow;
 
-/// How long rows are taken without a poll while all slots are in demand. An orphaned row stops new starts up to that much
+/// How long rows are fetched without a poll while all slots are in demand. An orphaned row stops new starts up to that much
 /// later.
 pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 
 /// Runs the inbox of a worker until it drains, and then finishes what runs.
 ///
-/// Any number of processes may do so: each row is taken by one of them at a time.
+/// Any number of processes may do so: each row is fetched by one of them at a time.
 pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
+    let handlers = pipeline.routes.ids();
     let mut runner = Runner {
-        handlers: pipeline.routes.ids(),
-        looks: Looks::new(pipeline.settings.poll),
-        of_orphans: Looks::new(pipeline.settings.poll),
+        fetches: handlers.iter().map(|handler| FetchFor::new(*handler, pipeline.settings.lease)).collect(),
+        handlers,
+        window: PollWindow::new(pipeline.settings.poll),
+        of_orphans: PollWindow::new(pipeline.settings.poll),
         slots: Arc::new(Semaphore::new(pipeline.settings.inbox_concurrency())),
         pipeline: pipeline.clone(),
         polled: None,
@@ -41,12 +43,13 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     }
 }
 
-/// Takes the due rows of a worker's handlers, and runs them.
+/// Fetches the due rows of a worker's handlers, and runs them.
 pub(super) struct Runner<S: Store> {
     pub(super) pipeline: Arc<Pipeline<S>>,
     pub(super) handlers: Vec<HandlerId>,
-    looks: Looks,
-    pub(super) of_orphans: Looks,
+    fetches: Vec<FetchFor>,
+    window: PollWindow,
+    pub(super) of_orphans: PollWindow,
     slots: Arc<Semaphore>,
     /// The time of the last poll, as long as more rows are due than there are slots.
     polled: Option<Instant>,
@@ -74,11 +77,11 @@ impl<S: Store> Runner<S> {
         let lease = self.pipeline.settings.lease;
         let own = self.pipeline.own_statements.lock().await;
         let began = Instant::now();
-        let since = LookBack { ordinary: self.looks.since(began), orphan: self.of_orphans.since(began) };
+        let since = LookBack { ordinary: self.window.since(began), orphan: self.of_orphans.since(began) };
         let due = store.poll_due(&self.handlers, lease, since).await?;
         self.polled = Some(Instant::now());
         if !due.ordinary {
-            self.looks.found(began, &[]);
+            self.window.found(began, &[]);
         }
         if !due.orphan && !due.alone {
             self.of_orphans.found(began, &[]);
@@ -104,7 +107,7 @@ impl<S: Store> Runner<S> {
             return Ok(false);
         }
         let slots = free(&self.slots).await;
-        // Held from before the take until the outcome is written, so that an orphaned row finds no running and no taken row
+        // Held from before the fetch until the outcome is written, so that an orphaned row finds no running and no fetched row
         // in this process; in an outage as `Running` says.
         let lock = Permit::Inbox(self.pipeline.isolation_lock.inbox().await);
         if self.pipeline.draining.is_cancelled() {
@@ -113,11 +116,11 @@ impl<S: Store> Runner<S> {
         let size = self.pipeline.throttle.size();
         let began = Instant::now();
         let (rows, bytes) = self.pipeline.parked_rows.limit(slots.len() * size);
-        let wanted = TakeLimit { rows, bytes, since: self.looks.since(began) };
-        let taken = self.take(RowKind::Ordinary, wanted, lock).await?;
-        // The rows that were given back are due: without a rest they would be taken again and again during the outage.
-        let Some((rows, Permit::Inbox(permit))) = taken else { return Ok(false) };
-        self.looks.found(began, &rows);
+        let wanted = FetchLimit { kind: RowKind::Ordinary, rows, bytes, since: self.window.since(began) };
+        let fetched = self.fetch(wanted, lock).await?;
+        // The rows that were released are due: without a rest they would be fetched again and again during the outage.
+        let Some((rows, Permit::Inbox(permit))) = fetched else { return Ok(false) };
+        self.window.found(began, &rows);
         let all = rows.len() == wanted.rows || bytes_of(&rows) >= wanted.bytes;
         // Spread over the slots, rather than in one batch that leaves the other slots idle.
         let size = rows.len().div_ceil(slots.len().max(1)).clamp(1, size);
@@ -140,29 +143,28 @@ impl<S: Store> Runner<S> {
         Ok(all)
     }
 
-    /// Takes rows under a lock. They may be charged a start even if the take gets no answer, so the lock is held until they are
+    /// Fetches rows under a lock. Their start may be counted even if the fetch gets no answer, so the lock is held until they are
     /// found, except in an outage: no orphaned row of another database may wait for its end. Returns `None` after that: the rows
-    /// were given back, since anything may have started meanwhile.
-    pub(super) async fn take(&self, kind: RowKind, limit: TakeLimit, lock: Permit) -> Taken {
-        let (pipeline, token, running) = (&*self.pipeline, Uuid::new_v4(), Running::new(lock));
-        let take = pipeline.store.take(&self.handlers, kind, limit, token, pipeline.settings.lease);
-        let taken = pin!(pipeline.taken(token, take));
-        let rows = running.during(&pipeline.outage, taken).await?;
+    /// were released, since anything may have started meanwhile.
+    pub(super) async fn fetch(&self, limit: FetchLimit, lock: Permit) -> Fetched {
+        let (pipeline, running) = (&*self.pipeline, Running::new(lock));
+        let fetched = pin!(pipeline.fetched(&self.fetches, limit));
+        let rows = running.during(&pipeline.outage, fetched).await?.rows;
         if let Some(lock) = running.into_lock() {
             return Ok(Some((rows, lock)));
         }
         let _held = pipeline.leases.hold(&rows);
-        join_all(rows.iter().map(|row| pipeline.give_back(row, Duration::ZERO))).await;
+        join_all(rows.iter().map(|row| pipeline.snooze(row, Duration::ZERO))).await;
         Ok(None)
     }
 }
 
-/// The rows that were taken, and the lock that is still held.
-type Taken = Result<Option<(Vec<Row>, Permit)>, StoreError>;
+/// The rows that were fetched, and the lock that is still held.
+type Fetched = Result<Option<(Vec<Row>, Permit)>, StoreError>;
 
 impl<S: Store> Pipeline<S> {
-    /// Ends a round of a loop that takes rows. Unless more may be due at once, waits until a row is `due` here or the poll interval
-    /// elapses, and then for the end of an outage. The drain ends the wait. Returns whether more may be due.
+    /// Ends a round of a loop that fetches rows. Unless more may be due at once, waits until a row is `due` here or the poll
+    /// interval elapses, and then for the end of an outage. The drain ends the wait. Returns whether more may be due.
     pub(crate) async fn rest_after(
         &self,
         round: Result<bool, StoreError>,
@@ -187,26 +189,24 @@ impl<S: Store> Pipeline<S> {
         more
     }
 
-    /// Takes rows, or calls. The token is generated before the take, so that those whose take got no response are found by it, and
-    /// can then begin.
-    pub(crate) async fn taken(
-        &self,
-        token: Uuid,
-        take: impl Future<Output = Result<Vec<Row>, StoreError>>,
-    ) -> Result<Vec<Row>, StoreError> {
+    /// Fetches rows, to run them or to make their calls. The token is generated before the fetch, so that those whose fetch got no
+    /// response are found by it, and can then begin.
+    pub(crate) async fn fetched(&self, handlers: &[FetchFor], limit: FetchLimit) -> Result<FetchedRows, StoreError> {
+        let (token, since) = (Uuid::new_v4(), Instant::now());
         let own = self.own_statements.lock().await;
-        let answer = take.await;
+        let answer = self.store.fetch(handlers, limit, token).await;
         drop(own);
-        let mut rows = match answer {
+        let mut fetched = match answer {
             Err(fault @ StoreError::ConnectionLost(_)) => {
                 self.outage.report(&fault);
-                // Also while the worker drains: what was taken counts as called until it is given back.
-                self.outage.insist(&self.stop, || self.store.rows_by_token(token)).await.unwrap_or_default()
+                // Also while the worker drains: what was fetched counts as called until it is released.
+                let found = self.outage.retry_until_answered(&self.stop, || self.store.rows_by_token(token)).await;
+                FetchedRows { rows: found.unwrap_or_default(), since }
             }
             answer => answer?,
         };
-        rows.iter_mut().for_each(|row| self.complete(row));
-        Ok(rows)
+        fetched.rows.iter_mut().for_each(|row| self.complete(row));
+        Ok(fetched)
     }
 }
 

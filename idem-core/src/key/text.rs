@@ -4,7 +4,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
-use super::Key;
+use super::{Key, KeyPart};
 
 /// The key as it is shown: its text; a UUID; `(part, part)` for a composite key; `0x` and its bytes in hexadecimal for
 /// all others, among them those with control characters, since keys come from outside and are written to logs.
@@ -22,11 +22,15 @@ impl fmt::Display for Key {
     }
 }
 
-/// Returns the keys that are shown as this text.
+/// Returns the keys that are shown as this text: it is the key itself, or its bytes in hexadecimal, or the parts of a composite
+/// key. A UUID has one key in each of its notations.
 pub(crate) fn keys(text: &str) -> Vec<Key> {
-    let composite = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).map(composites);
-    let bytes = one(text).into_iter().chain(composite.into_iter().flatten());
-    bytes.filter_map(|bytes| Key::of(&bytes).ok()).collect()
+    let bytes = text.strip_prefix("0x").and_then(|digits| hex::decode(digits).ok());
+    let parts = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    let parts: Vec<&str> = parts.into_iter().flat_map(|parts| parts.split(BETWEEN)).collect();
+    let parts: Vec<&dyn KeyPart> = parts.iter().map(|part| part as &dyn KeyPart).collect();
+    let bytes = bytes.and_then(|bytes| Key::of(&bytes).ok());
+    [Key::of(text).ok(), bytes, Key::composite(&parts).ok()].into_iter().flatten().collect()
 }
 
 /// Returns the text of one part.
@@ -61,30 +65,6 @@ fn composite(mut bytes: &[u8]) -> Option<String> {
         bytes = rest;
     }
     (parts.len() > 1).then(|| format!("({})", parts.join(BETWEEN)))
-}
-
-/// Returns the bytes of the composite keys that are shown as these parts: a part may be a text or a UUID.
-fn composites(parts: &str) -> Vec<Vec<u8>> {
-    let mut keys = vec![Vec::new()];
-    for part in parts.split(BETWEEN) {
-        let one = one(part);
-        let longer = |key: &Vec<u8>| {
-            let key = key.clone();
-            one.iter().filter_map(move |part| Some([&key[..], &[u8::try_from(part.len()).ok()?], part].concat()))
-        };
-        keys = keys.iter().flat_map(longer).take(MOST).collect();
-    }
-    keys
-}
-
-/// More than the readings of any text that a key is shown as.
-const MOST: usize = 64;
-
-/// Returns the bytes that one part may be.
-fn one(text: &str) -> Vec<Vec<u8>> {
-    let uuid = Uuid::try_parse(text).ok().map(|uuid| uuid.into_bytes().to_vec());
-    let bytes = text.strip_prefix("0x").and_then(|digits| hex::decode(digits).ok());
-    [Some(text.as_bytes().to_vec()), uuid, bytes].into_iter().flatten().collect()
 }
 
 #[cfg(test)]

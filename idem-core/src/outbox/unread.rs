@@ -22,7 +22,7 @@ pub(crate) struct Unread(BTreeSet<String>);
 
 impl Unread {
     /// Logs and counts the messages that no relay has looked at for a minute; of all outboxes of the database, or of this one.
-    pub(crate) async fn look<S: Store>(&mut self, store: &S, only: Option<&str>) {
+    pub(crate) async fn check<S: Store>(&mut self, store: &S, only: Option<&str>) {
         // A database that does not answer is logged by others.
         let Ok(Ok(found)) = timeout(ASK, store.unread_outboxes(PATIENCE, OUTBOX_COUNTED)).await else { return };
         let mut now = BTreeSet::new();

@@ -26,7 +26,7 @@ impl<'a> Blocked<'a> {
     /// Adds a delivery.
     pub(super) fn enter(&mut self, until: &Wait) -> Place {
         self.metrics.parked.increment(1);
-        if !matches!(until, Wait::Order | Wait::Key) {
+        if !matches!(until, Wait::Key) {
             return None;
         }
         self.metrics.blocked.increment(1);
@@ -82,7 +82,7 @@ mod tests {
         let mut blocked = Blocked::new(&metrics);
         let refused = blocked.enter(&Wait::After(Duration::ZERO));
         assert!(refused.is_none() && blocked.is_empty());
-        let first = blocked.enter(&Wait::Order);
+        let first = blocked.enter(&Wait::Key);
         tokio::time::advance(Duration::from_secs(5)).await;
         let second = blocked.enter(&Wait::Key);
         tokio::time::advance(Duration::from_secs(1)).await;

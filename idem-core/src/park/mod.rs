@@ -3,9 +3,9 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | this one | a delivery, its state from one try to the next, the queues, and the task in which parked ones wait |
+//! | this one | a delivery, its state from one try to the next; the task in which parked ones wait |
+//! | `blocked` | the gauges of that task |
 //! | `until` | each wait |
-//! | `blocked` | the gauges |
 
 mod blocked;
 mod until;
@@ -13,14 +13,14 @@ mod until;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_channel::{Receiver, Sender, TrySendError};
+use async_channel::Receiver;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::run::Failure;
 use crate::runtime::{KeyTicket, KeyTickets, Pipeline, Refused, Wait};
 use crate::store::Identity;
-use crate::{Acker, Delivery, Key, Outcome, Store};
+use crate::{Acker, Delivery, Outcome, Store};
 
 use blocked::Blocked;
 
@@ -43,55 +43,16 @@ pub(crate) struct Carried {
     pub(crate) order: Option<KeyTicket>,
     /// Its places in the queues of the keys of its message, in claim order: one for each handler.
     pub(crate) keys: KeyTickets,
-    /// The key of its message, if the last try has found it and one handler takes it: for the observer.
-    pub(crate) key: Option<Key>,
+    /// The identity of its message, if one handler takes it, and once a try has found it. Without a key if it is undeliverable.
+    pub(crate) identity: Option<Identity>,
     /// The outcome for each of several handlers that take it, once it is stored for all of them.
     pub(crate) shares: Vec<(Identity, Outcome)>,
     /// A failure that could not be recorded yet. Only the write is retried, never the run.
-    pub(crate) charge: Option<Box<Failure>>,
+    pub(crate) unrecorded: Option<Box<Failure>>,
     /// How many tries in a row were in vain. After the first, it is processed by itself.
     pub(crate) tries: usize,
     /// Counts it as refused by the database.
     pub(crate) refused: Option<Refused>,
-}
-
-/// The queues for deliveries.
-pub(crate) struct Arrivals<A> {
-    /// Deliveries that can run.
-    pub(crate) lanes: Sender<Arrival<A>>,
-    /// Deliveries that cannot run now: those that were received wait for their turn.
-    pub(crate) parked: Sender<Parked<A>>,
-    /// Redelivered messages, which must not wait for a free lane: a broker with a delivery limit would drop such a
-    /// message if this process ended often enough before that.
-    pub(crate) to_store: Sender<Arrival<A>>,
-}
-
-impl<A> Arrivals<A> {
-    /// Closes all queues. Items already in them are still taken.
-    pub(crate) fn close(&self) {
-        self.lanes.close();
-        self.parked.close();
-        self.to_store.close();
-    }
-
-    /// Passes on a delivery that was received.
-    pub(crate) fn push(&self, arrival: Arrival<A>) {
-        let must_wait = arrival.carried.order.as_ref().is_some_and(|place| !place.is_first());
-        // What a drain has closed takes no more: the close of the source gives it back.
-        if must_wait {
-            // Also one that was redelivered: sources refuse queues with a delivery limit, so nothing drops it while it waits.
-            drop(self.parked.try_send(Parked { arrival, until: Wait::Order }));
-        } else {
-            drop(self.pass(arrival));
-        }
-    }
-
-    /// Passes on a delivery that can run. Returns it if a drain has closed the queue.
-    fn pass(&self, arrival: Arrival<A>) -> Option<Arrival<A>> {
-        let stores_first = arrival.delivery.ordering_key.is_none() && arrival.delivery.redelivered();
-        let queue = if stores_first { &self.to_store } else { &self.lanes };
-        queue.try_send(arrival).err().map(TrySendError::into_inner)
-    }
 }
 
 /// A delivery that cannot run now. It keeps its places in the queues of its keys.
@@ -103,12 +64,12 @@ pub(crate) struct Parked<A> {
 /// How often the age of the oldest blocked delivery is shown.
 const SHOW: Duration = Duration::from_secs(1);
 
-/// Keeps parked deliveries, and passes each on when its wait ends. Returns once `parked` is closed and empty and no delivery
-/// waits. The worker's drain closes it and ends the waits.
+/// Keeps parked deliveries. When the wait of one ends, `pass` passes it on, or returns it if a drain has closed the queue. Returns
+/// once `parked` is closed and empty and no delivery waits. The drain closes it and ends the waits.
 pub(crate) async fn run<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
     parked: Receiver<Parked<A>>,
-    queues: Arc<Arrivals<A>>,
+    pass: impl Fn(Arrival<A>) -> Option<Arrival<A>>,
 ) {
     let (mut waits, mut open) = (FuturesUnordered::new(), true);
     let (mut blocked, mut show) = (Blocked::new(&pipeline.metrics), interval(SHOW));
@@ -124,20 +85,11 @@ pub(crate) async fn run<S: Store, A: Acker>(
             },
             Some((ended, place)) = waits.next() => {
                 blocked.leave(place);
-                if let Some(closed) = ended.flatten().and_then(|arrival| queues.pass(arrival)) {
+                if let Some(closed) = ended.flatten().and_then(&pass) {
                     pipeline.release(closed.acker).await;
                 }
             }
             _ = show.tick(), if !blocked.is_empty() => blocked.show(),
-        }
-    }
-}
-
-impl<S: Store> Pipeline<S> {
-    /// Passes a delivery on that cannot run now, or releases it if a drain has closed the queue of those.
-    pub(crate) async fn park<A: Acker>(&self, delivery: Parked<A>, parked: &Sender<Parked<A>>) {
-        if let Err(closed) = parked.try_send(delivery) {
-            self.release(closed.into_inner().arrival.acker).await;
         }
     }
 }

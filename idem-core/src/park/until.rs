@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::runtime::{InRow, Pipeline, Refused, Wait, busy_wait, hold_wait, jittered, refused_wait, warn_of_refusal};
+use crate::runtime::{InRow, Pipeline, Refused, Wait, busy_wait, jittered, park_delay, refused_wait, warn_of_refusal};
 use crate::store::Identity;
 use crate::{Acker, BoxError, Delivery, Outcome, Store, telemetry};
 
@@ -15,7 +15,7 @@ use super::{Arrival, Arrived, Carried, Parked};
 const UNANSWERED: usize = 3;
 
 /// How often a waiting delivery is checked for having been lost.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<S: Store> Pipeline<S> {
     /// Waits until a parked delivery can run, and returns it; `None` if nothing is left to run.
@@ -25,15 +25,15 @@ impl<S: Store> Pipeline<S> {
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
         let Arrived { delivery, acker, carried } = &mut *arrival;
         let can_run = match until {
-            Wait::Order => {
+            Wait::Key => {
                 let turn = async {
                     if let Some(place) = &carried.order {
                         place.turn().await;
                     }
+                    carried.keys.turn().await;
                 };
                 self.unless_over(acker, turn).await
             }
-            Wait::Key => self.unless_over(acker, carried.keys.turn()).await,
             Wait::Codec => {
                 let span = telemetry::span(self.system, &self.consumer, delivery);
                 self.unless_over(acker, self.prepare_delivery(delivery)).instrument(span).await
@@ -60,23 +60,23 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    /// Counts a try in vain, and returns the time until the next one, which grows from try to try. No attempt is charged.
+    /// Counts a try in vain, and returns the time until the next one, which grows from try to try. No attempt is recorded.
     fn in_vain(&self, delivery: &Delivery, carried: &mut Carried, wait: Wait) -> Duration {
         let tries = carried.tries;
         match wait {
             Wait::After(delay) => delay,
             // The database may respond to others: this message may be the one that takes too long.
-            Wait::Answer if tries >= UNANSWERED => {
+            Wait::Unanswered if tries >= UNANSWERED => {
                 let why = "the database repeatedly did not answer for this message, although it answers for others";
                 self.refused(delivery, carried, &why.into())
             }
-            Wait::Answer => {
+            Wait::Unanswered => {
                 carried.tries += 1;
-                hold_wait(tries)
+                park_delay(tries)
             }
             Wait::Claim => {
                 carried.tries += 1;
-                // Another transaction holds its claim, so the database does not refuse it.
+                // Another transaction holds the claim, so the database does not refuse the message.
                 carried.refused = None;
                 if tries + 1 >= UNANSWERED {
                     // Each claim may be held up: the table may be locked, or the database read-only.
@@ -85,8 +85,8 @@ impl<S: Store> Pipeline<S> {
                 busy_wait(tries + 1)
             }
             Wait::Refused(error) => self.refused(delivery, carried, &error),
-            // They end by themselves, or with an outage or a pause.
-            Wait::Free | Wait::Codec | Wait::Key | Wait::Order | Wait::Row(_) => Duration::ZERO,
+            // These waits end by themselves, or with an outage or a pause.
+            Wait::Free | Wait::Codec | Wait::Key | Wait::Row(_) => Duration::ZERO,
         }
     }
 
@@ -103,10 +103,7 @@ impl<S: Store> Pipeline<S> {
     /// no other delivery of its ordering key starts.
     async fn settle_after<A: Acker>(&self, row: &InRow, delivery: &Delivery, mut acker: A) {
         let is_known = row.outcome == Outcome::Duplicate;
-        let emit = || {
-            let InRow { identity, outcome, .. } = row;
-            self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, outcome);
-        };
+        let emit = || self.emit(&row.identity, delivery, &row.outcome);
         if !is_known {
             emit();
         }
@@ -125,7 +122,7 @@ impl<S: Store> Pipeline<S> {
         let (row, mut rows) = ((identity.handler, identity.key.clone()), self.ran.subscribe());
         loop {
             let scheduled = {
-                let _look = self.look.lock().await;
+                let _poll = self.poll.lock().await;
                 self.store.is_scheduled(identity).await
             };
             match scheduled {
@@ -134,7 +131,7 @@ impl<S: Store> Pipeline<S> {
                 Err(fault) => self.outage.report(&fault),
             }
             tokio::select! {
-                // If too many have run, it may be among those that are not told.
+                // If too many have run, it may be among those that are not reported.
                 () = async { while rows.recv().await.is_ok_and(|ran| ran != row) {} } => {}
                 () = tokio::time::sleep(jittered(self.settings.poll)) => {}
             }
@@ -146,7 +143,7 @@ impl<S: Store> Pipeline<S> {
     async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
         let lost = async move {
             while acker.is_live() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(CHECK_INTERVAL).await;
             }
         };
         tokio::select! {

@@ -1,6 +1,6 @@
 //! The tasks that collect deliveries: lanes, which process them from start to settlement, one batch at a time, and the task
 //! that stores deliveries in batches: all of a worker with `.inbox()`, and the redelivered ones of any worker without an order.
-//! Of a batch, it is decided here which deliveries run, or are stored, together.
+//! Here is also the decision which deliveries of a batch run, or are stored, together.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) async fn run<S: Store, A: Acker>(
     let linger = pipeline.settings.linger;
     let mut taken = Vec::new();
     while collect(&deliveries, (pipeline.throttle.size(), usize::MAX), linger, &mut taken).await {
-        deliver(&pipeline, &mut taken, None, &parked).await;
+        deliver(&pipeline, &mut taken, None, None, &parked).await;
     }
 }
 
@@ -44,16 +44,18 @@ pub(crate) async fn run<S: Store, A: Acker>(
 ///
 /// A batch contains the deliveries that are there when a connection is free; it does not wait for more. A delivery that was
 /// held up before is processed by itself, so that it delays no other.
-pub(crate) async fn store<S: Store, A: Acker>(
+pub(crate) async fn store_batches<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
     deliveries: Receiver<Arrival<A>>,
     parked: Sender<Parked<A>>,
 ) {
-    let permits = Arc::new(Semaphore::new(pipeline.settings.stored_at_once()));
+    let at_once = || Arc::new(Semaphore::new(pipeline.settings.stored_at_once()));
+    // The connections for batches, and those for what is stored by itself.
+    let (permits, slots) = (at_once(), at_once());
     let (mut taken, mut working) = (Vec::new(), JoinSet::new());
     let stored = |mut batch: Vec<Arrival<A>>, permit: Option<OwnedSemaphorePermit>| {
-        let (pipeline, parked) = (pipeline.clone(), parked.clone());
-        async move { deliver(&pipeline, &mut batch, permit, &parked).await }
+        let (pipeline, slots, parked) = (pipeline.clone(), slots.clone(), parked.clone());
+        async move { deliver(&pipeline, &mut batch, Some(&slots), permit, &parked).await }
     };
     while let Ok(permit) = permits.clone().acquire_owned().await
         && collect(&deliveries, (MOST, BYTES), Duration::ZERO, &mut taken).await
@@ -70,17 +72,27 @@ pub(crate) async fn store<S: Store, A: Acker>(
     while working.join_next().await.is_some() {}
 }
 
-/// Processes these deliveries, which count as in flight meanwhile. Panics in user code are caught elsewhere. After a panic
-/// here, the unsettled delivery is redelivered once the worker has ended.
+/// Processes these deliveries, one or a batch, which count as in flight meanwhile, and leaves `taken` empty. Outside the lanes:
+/// `permit` is that to store a batch, and `slots` has those for what is stored by itself. Panics in user code are caught
+/// elsewhere. After a panic here, the unsettled delivery is redelivered once the worker has ended.
 async fn deliver<S: Store, A: Acker>(
     pipeline: &Pipeline<S>,
     taken: &mut Vec<Arrival<A>>,
+    slots: Option<&Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
     parked: &Sender<Parked<A>>,
 ) {
     let number = taken.len() as f64;
     pipeline.metrics.in_flight.increment(number);
-    pipeline.defect.task("lane", pin!(pipeline.deliver_some(taken, permit, parked))).await;
+    let delivered = pin!(async {
+        if taken.len() > 1 || permit.is_some() {
+            // Boxed: it is large, and a worker without batches would carry it unused.
+            Box::pin(pipeline.deliver_all(std::mem::take(taken), slots, permit, parked)).await;
+        } else if let Some(arrival) = taken.pop() {
+            pipeline.deliver(slots, arrival, parked).await;
+        }
+    });
+    pipeline.defect.task("lane", delivered).await;
     pipeline.metrics.in_flight.decrement(number);
 }
 
@@ -125,26 +137,12 @@ struct Admitted<'a, S: Store> {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Processes the available deliveries, one or a batch, and leaves `batch` empty. Each is settled by its own result, parked at
-    /// once if it cannot run now, or left to the broker if it is lost. `permit`: that to store a batch beside the lanes.
-    pub(crate) async fn deliver_some<A: Acker>(
-        &self,
-        batch: &mut Vec<Arrival<A>>,
-        permit: Option<OwnedSemaphorePermit>,
-        parked: &Sender<Parked<A>>,
-    ) {
-        if batch.len() > 1 || permit.is_some() {
-            // Boxed: it is large, and a worker without batches would carry it unused.
-            Box::pin(self.deliver_all(std::mem::take(batch), permit, parked)).await;
-        } else if let Some(arrival) = batch.pop() {
-            self.deliver(None, arrival, parked).await;
-        }
-    }
-
-    /// Processes a batch: together those that can be, and then the others.
+    /// Processes a batch: together those that can be, and then the others. Each is settled by its own result, parked at once if it
+    /// cannot run now, or left to the broker if it is lost.
     async fn deliver_all<A: Acker>(
         &self,
         mut batch: Vec<Arrival<A>>,
+        slots: Option<&Semaphore>,
         permit: Option<OwnedSemaphorePermit>,
         parked: &Sender<Parked<A>>,
     ) {
@@ -164,25 +162,25 @@ impl<S: Store> Pipeline<S> {
                 ended => done.push((arrival, ended, span)),
             }
         }
-        // Those of a lane run one at a time on its connection, so that a batch of failures uses no more connections than any
-        // other, and one that is held up does not delay the others. They are unordered, since batches are rejected with an order;
-        // so none of them waits for its row.
+        // The messages that run alone take turns on the connection of their lane, so that a batch of failures uses no more
+        // connections than any other, and a message that is held up does not delay the others. Batches are rejected with an
+        // order, so none of the deliveries waits for its row.
         let connection = Semaphore::new(1);
-        let room = permit.is_none().then_some(&connection);
+        let slots = Some(slots.unwrap_or(&connection));
         drop(permit);
         // Settled concurrently: a broker that confirms each ack confirms all of them in the time of one.
         let finish = async |(arrival, ended, span): (Arrival<A>, Ended, Span)| {
             self.finish(arrival, ended, parked).instrument(span).await;
         };
         stream::iter(done).for_each_concurrent(None, finish).await;
-        let deliver = async |arrival: Arrival<A>| self.deliver(room, arrival, parked).await;
+        let deliver = async |arrival: Arrival<A>| self.deliver(slots, arrival, parked).await;
         stream::iter(alone).for_each_concurrent(None, deliver).await;
     }
 
     /// Runs those that can run together, then stores those that can be stored together, and returns what became of each
     /// delivery; `Again` for those that are processed alone.
     async fn try_together(&self, batch: &mut [(&Delivery, &mut Carried)], spans: &[Span]) -> Vec<Ended> {
-        let Some(beside) = self.direct().await.filter(|_| self.outage.is_up()) else {
+        let Some(beside) = self.direct().await.ok().filter(|_| self.outage.is_up()) else {
             // Nothing begins now, and a drain releases what is parked.
             return batch.iter().map(|_| Ended::Park(Wait::Free)).collect();
         };
@@ -197,7 +195,7 @@ impl<S: Store> Pipeline<S> {
         });
         let (places, entries): (Vec<usize>, Vec<Entry<'_>>) = entries.unzip();
         if !entries.is_empty() {
-            let stored = self.store_many(&entries).await;
+            let stored = self.take_over_many(&entries).await;
             places.into_iter().zip(stored).for_each(|(place, stored)| ended[place] = stored);
         }
         for (copy, first) in &copies {
@@ -215,18 +213,18 @@ impl<S: Store> Pipeline<S> {
     fn admit<'a, 'd: 'a>(&'a self, batch: &mut [(&'d Delivery, &mut Carried)], spans: &[Span]) -> Admitted<'a, S> {
         let mut fit = Vec::with_capacity(batch.len());
         for (at, &mut (delivery, ref mut carried)) in batch.iter_mut().enumerate() {
-            let fits = carried.tries == 0 && carried.charge.is_none() && !self.routes.are_several(delivery);
+            let fits = carried.tries == 0 && carried.unrecorded.is_none() && !self.routes.are_several(delivery);
             if fits && let Ok(work) = spans[at].in_scope(|| self.decode(delivery)) {
-                carried.key = Some(work.identity.key.clone());
+                carried.identity = Some(work.identity.clone());
                 fit.push(Work { at, ..work });
             }
         }
         // The sort is stable: the first of a key is the one that arrived first.
-        fit.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
+        fit.sort_by(|one, other| one.identity.sort_key().cmp(&other.identity.sort_key()));
         let (mut works, mut copies) = (Vec::<Work<'_, S>>::with_capacity(fit.len()), Vec::new());
         let mut stored = Vec::<Work<'_, S>>::new();
         for mut work in fit {
-            let is_of_key = |first: &&Work<'_, S>| first.identity.place() == work.identity.place();
+            let is_of_key = |first: &&Work<'_, S>| first.identity.sort_key() == work.identity.sort_key();
             let first = works.last().filter(is_of_key).or_else(|| stored.last().filter(is_of_key));
             if let Some(first) = first
                 && first.identity.is_copy(work.identity.fingerprint)
@@ -239,8 +237,7 @@ impl<S: Store> Pipeline<S> {
             // With `.inbox()` there are no lanes, so none of its key runs.
             let (key, keys) = ((work.identity.handler, &work.identity.key), &mut batch[work.at].1.keys);
             let has_turn = !is_other && (self.settings.inbox || keys.take(&self.key_locks, [key]));
-            // The row is the intent of its external call.
-            let stores_first = self.stores_first(work.delivery) || work.route.external.is_some();
+            let stores_first = self.stores_first(&work);
             if has_turn && !stores_first && may_share(work.route) {
                 works.push(work);
                 continue;
@@ -249,7 +246,7 @@ impl<S: Store> Pipeline<S> {
             match has_turn {
                 true if stores_first => stored.push(work),
                 true => {}
-                // It queues once it is processed alone: while it waited here, those behind it would wait for the batch.
+                // The delivery queues once it is processed alone: while it waited here, those behind it would wait for the batch.
                 false => keys.clear(),
             }
         }

@@ -79,7 +79,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             Some(due) => self.queue.park_refused(row.id, now, due),
             None => {
                 let next = self.queue.forget(row.id);
-                self.place(next);
+                self.enqueue(next);
             }
         }
     }

@@ -161,21 +161,6 @@ impl<S: Store, K: Sink> Relay<S, K> {
     pub fn health(&self) -> Health {
         self.health.clone()
     }
-
-    /// Runs until `shutdown` completes, and then drains: it publishes nothing more, waits for the confirms of what is
-    /// published, deletes that, and releases its lease, so that another relay goes on at once.
-    ///
-    /// Dropping the future ends the relay at once, like a crash, without harm: what was not deleted is published again,
-    /// by another relay once the lease has ended.
-    ///
-    /// # Errors
-    /// At the start: settings that cannot work, a database that cannot be used, or what
-    /// [`Sink::open`] says that no message can change. Once the relay runs, only `shutdown` ends it,
-    /// or a sink that panics at several messages in a row: then it drains and returns [`Error::Panicked`]. A panic at one
-    /// message counts as an attempt, as if the broker had rejected it.
-    pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
-        super::run::until(self, shutdown).await
-    }
 }
 
 impl<S, K> fmt::Debug for Relay<S, K> {

@@ -79,14 +79,13 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                     self.queue.wake(fresh);
                     tried.into_iter().for_each(|id| self.queue.park_unanswered(id, now));
                 }
-                self.relay.health.progress();
                 self.metrics.published.increment(1);
                 if let Some(staged) = self.queue.get(id).and_then(|row| row.staged) {
                     self.metrics.lag.record(now.duration_since(staged));
                 }
                 self.confirmed.push(RowRef { id, message_id: message.id() });
                 let next = self.queue.advance(id);
-                self.place(next);
+                self.enqueue(next);
             }
             Answer::Refused(error) => {
                 self.answered(now);
@@ -117,7 +116,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         self.relay.health.set_broker(true);
     }
 
-    /// Lets a message wait that was not confirmed, and charges nothing. `is_late`: there was no answer in time.
+    /// Lets a message wait that was not confirmed, and records no attempt. `is_late`: there was no answer in time.
     fn unanswered(
         &mut self,
         (id, to, error): (i64, &str, String),
@@ -127,7 +126,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     ) {
         let (is_away, is_new) = self.broker.fail(is_late, times);
         if is_new {
-            tracing::warn!(error, "the broker is away: the relay tries again, and no message is charged");
+            tracing::warn!(error, "the broker is away: the relay tries again, and no attempt is recorded");
             self.relay.health.set_broker(false);
         }
         if !is_late && is_away {
@@ -157,14 +156,15 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         }
     }
 
-    /// Charges a message that the broker has refused. Its key waits until that is recorded, and until its next attempt.
+    /// Records the attempt of a message that the broker has rejected. Its key waits until that is recorded, and until its next
+    /// attempt.
     fn refused(&mut self, id: i64, message: &StagedMessage, error: String) {
         let attempt = message.attempt();
         let next = self.relay.settings.retry.after(attempt);
         let (message_id, to) = (message.id(), message.to());
         match next {
             Some(due) => {
-                self.metrics.refused.increment(1);
+                self.metrics.rejected.increment(1);
                 tracing::warn!(id = %message_id, to, attempt, ?due, error, "the broker has refused a message; it is tried again");
             }
             None => {

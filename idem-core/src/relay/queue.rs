@@ -18,8 +18,8 @@ use crate::Key;
 use crate::outbox::StagedMessage;
 use crate::store::OutboxRow;
 
-/// How many messages of one key are kept at most behind its head, and how many if all messages take half of the room, or their
-/// bytes half of the limit.
+/// How many messages of one key are kept at most behind its head, and how many if all messages take half of the capacity, or
+/// their bytes half of the limit.
 const MANY: usize = 100;
 const FEW: usize = 5;
 
@@ -86,13 +86,13 @@ pub(super) struct Queue {
     /// How many messages are parked.
     parked: usize,
     bytes: usize,
-    room: usize,
+    capacity: usize,
 }
 
 impl Queue {
     /// Returns the queue of a relay that keeps so many messages.
-    pub(super) fn new(room: usize) -> Self {
-        Self { room, ..Self::default() }
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { capacity, ..Self::default() }
     }
 
     /// Adds a message that was read. Returns it if it is to be published next, of its key or because it has none.
@@ -134,7 +134,7 @@ impl Queue {
 
     /// Returns how many messages of a key may be kept behind its head.
     fn most(&self) -> usize {
-        if self.bytes > BYTES / 2 || self.kept() > self.room / 2 { FEW } else { MANY }
+        if self.bytes > BYTES / 2 || self.kept() > self.capacity / 2 { FEW } else { MANY }
     }
 
     /// Makes the first message of a key its head, if it has none, and returns it. Forgets a key without messages.
@@ -274,7 +274,7 @@ impl Queue {
     /// Takes the keys that the next read is for: the one that has waited for the longest time, and others of which nothing is in
     /// front of it. Returns also from where on, and how many messages they have room for. `start` says where a read begins.
     pub(super) fn take_keys(&mut self, start: impl Fn(i64) -> i64) -> Option<(Vec<Key>, i64, usize)> {
-        let (mut keys, mut others, mut from, mut room) = (Vec::new(), VecDeque::new(), i64::MIN, 0);
+        let (mut keys, mut others, mut from, mut capacity) = (Vec::new(), VecDeque::new(), i64::MIN, 0);
         let most = self.most();
         for key in std::mem::take(&mut self.reading_on) {
             let Some(of_key) = self.keys.get_mut(&key) else { continue };
@@ -282,7 +282,7 @@ impl Queue {
                 of_key.is_queued = false;
                 continue;
             };
-            if keys.len() >= KEYS || room >= READ || start(passed) < from {
+            if keys.len() >= KEYS || capacity >= READ || start(passed) < from {
                 others.push_back(key);
                 continue;
             }
@@ -290,11 +290,11 @@ impl Queue {
                 from = start(passed);
             }
             (of_key.asked, of_key.is_queued) = (of_key.passed.take(), false);
-            room += most.saturating_sub(of_key.waiting.len()).max(1);
+            capacity += most.saturating_sub(of_key.waiting.len()).max(1);
             keys.push(key);
         }
         self.reading_on = others;
-        (!keys.is_empty()).then_some((keys, from, room.min(READ)))
+        (!keys.is_empty()).then_some((keys, from, capacity.min(READ)))
     }
 
     /// How many keys are to be read for.
@@ -358,7 +358,7 @@ impl Queue {
 
     /// Returns whether there is no room for more messages. `parked`: how many may be parked.
     pub(super) fn is_full(&self, parked: usize) -> bool {
-        self.kept() >= self.room || self.is_heavy() || self.parked >= parked
+        self.kept() >= self.capacity || self.is_heavy() || self.parked >= parked
     }
 }
 

@@ -190,12 +190,12 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 // Its first attempt was made by another relay.
                 self.queue.park_refused(id, now, due);
             } else {
-                self.place(next);
+                self.enqueue(next);
             }
         }
         if let OutboxFilter::Keys(keys) = &filter {
             let next = self.queue.settle(keys);
-            self.place(next);
+            self.enqueue(next);
         }
     }
 
@@ -210,7 +210,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             }
             self.circuits.gone(*id);
             let next = self.queue.forget(*id);
-            self.place(next);
+            self.enqueue(next);
         }
     }
 
@@ -221,7 +221,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             OutboxFilter::Keys(keys) => {
                 self.queue.covered(&keys, Some(from));
                 let next = self.queue.settle(&keys);
-                self.place(next);
+                self.enqueue(next);
             }
             OutboxFilter::Destination(to) => self.circuits.end_read(&to, false, Some(from)),
             OutboxFilter::Except { .. } if self.turn == BELOW_LOW_WATER => self.low_water.walked(from - 1),

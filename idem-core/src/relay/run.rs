@@ -34,63 +34,71 @@ const SHOW: Duration = Duration::from_secs(5);
 const GAUGES: Duration = Duration::from_secs(15);
 const COUNT: Duration = Duration::from_secs(5);
 
-pub(super) async fn until<S: Store, K: Sink>(
-    relay: Relay<S, K>,
-    shutdown: impl Future<Output = ()> + Send,
-) -> Result<(), Error> {
-    relay.settings.check(&relay.name)?;
-    // However it ends, even if its future is dropped.
-    let _ended = scopeguard::guard(relay.health(), |health| {
-        health.set_broker(false);
-        health.set_database(false);
-    });
-    let mut shutdown = pin!(shutdown);
-    // Counted, so that the advice on connections is right.
-    let _connections = relay.store.facts().connections.add_relay(STATEMENTS)?;
-    let outbox = relay.store.register_outbox(&relay.name).await?;
-    telemetry::describe();
-    let opened = tokio::select! {
-        opened = relay.open() => opened.map(|()| true),
-        () = shutdown.as_mut() => Ok(false),
-        never = relay.show(outbox) => match never {},
-    };
-    if !matches!(opened, Ok(true)) {
-        relay.close().await;
-        return opened.map(|_| ());
-    }
-    tracing::info!(
-        outbox = relay.name,
-        sink = relay.sink.name(),
-        broker = relay.sink.system(),
-        store = relay.store.facts().name,
-        concurrency = relay.settings.concurrency,
-        version = env!("CARGO_PKG_VERSION"),
-        "the relay has started"
-    );
-    let _limit = relay.store.facts().notifier.set_limit(outbox, relay.sink.limit());
-    relay.health.set_broker(true);
-    // In a task of its own, as the tasks of a worker are: `main` runs on a thread outside the runtime's worker threads.
-    let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
-    task.spawn(relay.serve(outbox, stop.clone()));
-    let ended = tokio::select! {
-        ended = task.join_next() => ended,
-        () = shutdown => {
-            stop.cancel();
-            task.join_next().await
-        }
-    };
-    match ended {
-        Some(Ok(result)) => result,
-        Some(Err(error)) if error.is_panic() => {
-            let text = crate::panic_text::panic_text(error.into_panic().as_ref()).to_owned();
-            Err(Error::Panicked { task: "relay", text })
-        }
-        // The runtime is shutting down.
-        _ => Ok(()),
-    }
-}
-
 impl<S: Store, K: Sink> Relay<S, K> {
+    /// Runs until `shutdown` completes, and then drains: it publishes nothing more, waits for the confirms of what is
+    /// published, deletes that, and releases its lease, so that another relay goes on at once.
+    ///
+    /// Dropping the future ends the relay at once, like a crash, without harm: what was not deleted is published again,
+    /// by another relay once the lease has ended.
+    ///
+    /// # Errors
+    /// At the start: settings that cannot work, a database that cannot be used, or what
+    /// [`Sink::open`] says that no message can change. Once the relay runs, only `shutdown` ends it,
+    /// or a sink that panics at several messages in a row: then it drains and returns [`Error::Panicked`]. A panic at one
+    /// message counts as an attempt, as if the broker had rejected it.
+    pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
+        self.settings.check(&self.name)?;
+        // However it ends, even if its future is dropped.
+        let _ended = scopeguard::guard(self.health(), |health| {
+            health.set_broker(false);
+            health.set_database(false);
+        });
+        let mut shutdown = pin!(shutdown);
+        // Counted, so that the advice on connections is right.
+        let _connections = self.store.facts().connections.add_relay(STATEMENTS)?;
+        let outbox = self.store.register_outbox(&self.name).await?;
+        telemetry::describe();
+        let opened = tokio::select! {
+            opened = self.open() => opened.map(|()| true),
+            () = shutdown.as_mut() => Ok(false),
+            never = self.show(outbox) => match never {},
+        };
+        if !matches!(opened, Ok(true)) {
+            self.close().await;
+            return opened.map(|_| ());
+        }
+        tracing::info!(
+            outbox = self.name,
+            sink = self.sink.name(),
+            broker = self.sink.system(),
+            store = self.store.facts().name,
+            concurrency = self.settings.concurrency,
+            version = env!("CARGO_PKG_VERSION"),
+            "the relay has started"
+        );
+        let _limit = self.store.facts().notifier.set_limit(outbox, self.sink.limit());
+        self.health.set_broker(true);
+        // In a task of its own, as the tasks of a worker are: `main` runs on a thread outside the runtime's worker threads.
+        let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
+        task.spawn(self.serve(outbox, stop.clone()));
+        let ended = tokio::select! {
+            ended = task.join_next() => ended,
+            () = shutdown => {
+                stop.cancel();
+                task.join_next().await
+            }
+        };
+        match ended {
+            Some(Ok(result)) => result,
+            Some(Err(error)) if error.is_panic() => {
+                let text = crate::panic_text::panic_text(error.into_panic().as_ref()).to_owned();
+                Err(Error::Panicked { task: "relay", text })
+            }
+            // The runtime is shutting down.
+            _ => Ok(()),
+        }
+    }
+
     /// Opens the sink, as soon as the broker answers.
     async fn open(&self) -> Result<(), Error> {
         let sink = &self.sink;
@@ -128,11 +136,11 @@ impl<S: Store, K: Sink> Relay<S, K> {
         }
     }
 
-    /// Gives the lease back, if it is held.
+    /// Releases the lease, if it is held.
     async fn release(&self, outbox: OutboxId, token: Uuid) {
         let released = timeout(CLOSE, self.store.lease_outbox(outbox, token, LeaseRequest::Release)).await;
         if !matches!(released, Ok(Ok(_))) {
-            tracing::warn!("the lease was not given back; another relay takes it when it has ended");
+            tracing::warn!("the lease was not released; another relay takes it when it has ended");
         }
     }
 
@@ -140,7 +148,7 @@ impl<S: Store, K: Sink> Relay<S, K> {
         let metrics = RelayMetrics::new(&self.name);
         let result = tokio::select! {
             result = self.tenures(outbox, &metrics, &stop) => result,
-            never = self.watch(outbox, &metrics) => match never {},
+            never = self.watch(outbox) => match never {},
         };
         self.close().await;
         result
@@ -148,21 +156,21 @@ impl<S: Store, K: Sink> Relay<S, K> {
 
     /// Sets the gauges of the outbox, and looks for outboxes that no relay looks at, until the future is dropped; also while it
     /// stands by. Health does not depend on it.
-    async fn watch(&self, outbox: OutboxId, metrics: &RelayMetrics) -> Infallible {
+    async fn watch(&self, outbox: OutboxId) -> Infallible {
         let mut unread = Unread::default();
         loop {
             match within(COUNT, self.store.outbox_stats(outbox, OUTBOX_COUNTED)).await {
-                Ok(stats) => metrics.outbox.set(&stats),
+                Ok(stats) => telemetry::outbox(&self.name, &stats),
                 // The gauges keep their values.
                 Err(error) => tracing::warn!(error, "the messages of the outbox could not be counted"),
             }
-            unread.look(&self.store, None).await;
+            unread.check(&self.store, None).await;
             sleep(jittered(GAUGES)).await;
         }
     }
 
     /// Waits until this relay gets the lease under this token. Returns when it has asked for it, and the outbox: that may have been
-    /// registered again. Cancel safe: a lease that was taken by then ends by itself, or is given back.
+    /// registered again. Cancel safe: a lease that was taken by then ends by itself, or is released.
     async fn stand_by(&self, mut outbox: OutboxId, token: Uuid) -> (Instant, OutboxId) {
         let length = self.settings.lease;
         loop {

@@ -266,7 +266,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     }
 
     /// Makes messages ready, or lets them wait for their destinations.
-    pub(super) fn place(&mut self, next: impl IntoIterator<Item = i64>) {
+    pub(super) fn enqueue(&mut self, next: impl IntoIterator<Item = i64>) {
         for id in next {
             let Some(message) = self.queue.get(id).and_then(|row| row.message.clone()) else { continue };
             if !self.waits(message.to(), id) {

@@ -7,12 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::caught::dropped;
 use crate::routes::Route;
-use crate::runtime::{Ended, Pipeline, Wait};
-use crate::store::{CommitResult, ErrorClass, Fate, StoreError, Ticket};
+use crate::runtime::{Ended, Pipeline, Wait, growing_waits};
+use crate::store::{CommitResult, ErrorClass, StoreError, TxnHandle, TxnOutcome, UNBEGUN};
 use crate::{BoxError, DeliveryOrder, Reason, RetryPolicy, Store};
 
-use super::local::in_claim_order;
-use super::stage::Staged;
+use super::stage::{Staged, in_claim_order};
 use super::transaction::Round;
 use super::{Failure, Indices};
 
@@ -49,12 +48,12 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn commit(&self, mut txn: S::Txn, staged: Staged) -> Ended {
         let (publishes, hands_over) = (!staged.outgoing.is_empty(), !staged.local.is_empty());
         // Without an outbox, nothing was staged.
-        if let Some(outbox) = self.outbox.as_ref().filter(|_| publishes || hands_over) {
-            self.store.stage(&mut txn, outbox.id, staged.outgoing, in_claim_order(staged.local));
+        if let Some(outbox) = self.outbox.filter(|_| publishes || hands_over) {
+            self.store.stage(&mut txn, outbox, staged.outgoing, in_claim_order(staged.local));
         }
         match self.store.commit(txn).await {
-            CommitResult::NotSent(fault, ticket) => {
-                self.cut_off(ticket.map(|ticket| *ticket), Ended::Broke(fault)).await
+            CommitResult::NotSent(fault, txn_handle) => {
+                self.cut_off(txn_handle.map(|txn_handle| *txn_handle), Ended::Broke(fault)).await
             }
             committed => {
                 // Also without an answer: the messages may be there.
@@ -72,7 +71,7 @@ impl<S: Store> Pipeline<S> {
     /// Rolls back the transaction of a handler that has returned this error, or, without one, of a handler that is not called now,
     /// since an orphaned row runs or waits.
     pub(super) async fn undo(&self, mut txn: S::Txn, error: Option<BoxError>) -> Ended {
-        let ticket = self.store.ticket(&txn);
+        let txn_handle = self.store.txn_handle(&txn);
         let rolled_back = match error {
             None => Ended::Park(Wait::Free),
             Some(error) => {
@@ -85,15 +84,13 @@ impl<S: Store> Pipeline<S> {
             }
         };
         match self.store.rollback(txn).await {
-            Ok(fate) => ended(fate, ticket.unwrap_or_default(), rolled_back),
+            Ok(txn_outcome) => ended(txn_outcome, txn_handle.unwrap_or_default(), rolled_back),
             // Only our own statements detect an outage, whatever the handler returned.
-            Err(fault) => match rolled_back {
-                Ended::Park(turn) => {
-                    self.outage.report(&fault);
-                    self.cut_off(ticket, Ended::Park(turn)).await
-                }
-                _ => self.cut_off(ticket, Ended::Broke(fault)).await,
-            },
+            Err(fault) => {
+                self.outage.report(&fault);
+                let is_parked = matches!(rolled_back, Ended::Park(_));
+                self.cut_off(txn_handle, if is_parked { rolled_back } else { Ended::Broke(fault) }).await
+            }
         }
     }
 
@@ -101,12 +98,13 @@ impl<S: Store> Pipeline<S> {
     /// stops. It was dropped at an arbitrary point, so the state of the connection is unknown: dropping the transaction closes
     /// it.
     ///
-    /// A late handler is charged only if the database responds at once: a database that hangs makes every handler late.
+    /// The attempt of a late handler is recorded only if the database responds at once: a database that hangs makes every handler
+    /// late.
     pub(super) async fn unreturned(&self, txn: S::Txn, timeout: Duration) -> Ended {
-        let ticket = self.store.ticket(&txn);
+        let txn_handle = self.store.txn_handle(&txn);
         drop(txn);
         if self.stop.is_cancelled() {
-            return self.cut_off(ticket, Ended::Stopped).await;
+            return self.cut_off(txn_handle, Ended::Stopped).await;
         }
         let ran = match tokio::time::timeout(Duration::from_secs(1), self.store.ping()).await {
             Ok(Ok(())) => Ended::Failed(Failure::late(timeout)),
@@ -116,51 +114,32 @@ impl<S: Store> Pipeline<S> {
                 Ended::Broke(StoreError::ConnectionLost(late.into()))
             }
         };
-        self.cut_off(ticket, ran).await
+        self.cut_off(txn_handle, ran).await
     }
 
     /// Returns the result of a run that ended without our COMMIT or ROLLBACK: `ran`, unless the handler had run COMMIT.
-    /// Then its claim stands, and the message would count as processed.
-    pub(super) async fn cut_off(&self, ticket: Option<Ticket>, ran: Ended) -> Ended {
-        let Some(ticket) = ticket else { return ran };
+    /// Then its claim stands, and the message would count as processed, as it does if the worker ends before that is known.
+    pub(super) async fn cut_off(&self, txn_handle: Option<TxnHandle>, ran: Ended) -> Ended {
+        let Some(txn_handle) = txn_handle else { return ran };
         // Boxed: it is seldom needed, and every delivery's future would contain it.
-        match Box::pin(self.fate(&ticket)).await {
-            Some(fate) => ended(fate, ticket, ran),
-            None => {
-                self.tell_of_unknown_end(&ticket);
-                Ended::Stopped
-            }
+        match Box::pin(self.txn_outcome(&txn_handle)).await {
+            Some(txn_outcome) => ended(txn_outcome, txn_handle, ran),
+            None => Ended::Stopped,
         }
-    }
-
-    /// Logs a transaction whose end the draining worker does not learn. It is asked for no more, so from now on only the
-    /// log tells that its handler may have run COMMIT. A message without a claim just runs again.
-    fn tell_of_unknown_end(&self, ticket: &Ticket) {
-        let Some((handler, key)) = &ticket.claim else { return };
-        tracing::warn!(
-            consumer = self.consumer,
-            handler = self.routes.get(*handler).map(|route| route.handler.facts().name),
-            %key,
-            transaction = ticket.number,
-            "a message was cut off, and the worker ends before the database has said how its transaction ended: if the handler had \
-             run COMMIT, the message counts as processed; otherwise it runs again"
-        );
     }
 
     /// Polls until the transaction has ended: until then its claim is locked, and no result of the message can be
     /// written. Returns `None` if that is not known after the grace period of a drain, because the transaction still
     /// runs or the database does not answer.
-    async fn fate(&self, ticket: &Ticket) -> Option<Fate> {
+    async fn txn_outcome(&self, txn_handle: &TxnHandle) -> Option<TxnOutcome> {
         let never = CancellationToken::new();
         let ended = async {
-            let mut wait = Duration::from_millis(5);
+            let mut waits = growing_waits(Duration::from_millis(5), LONGEST);
             loop {
-                match self.outage.insist(&never, || self.store.fate(ticket)).await {
-                    Some(Fate::Running) => {}
-                    fate => return fate,
+                match self.outage.retry_until_answered(&never, || self.store.txn_outcome(txn_handle)).await {
+                    Some(TxnOutcome::Running) => tokio::time::sleep(waits.next().unwrap_or(LONGEST)).await,
+                    txn_outcome => return txn_outcome,
                 }
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(LONGEST);
             }
         };
         let grace = async {
@@ -169,7 +148,7 @@ impl<S: Store> Pipeline<S> {
         };
         tokio::select! {
             biased;
-            fate = ended => fate,
+            txn_outcome = ended => txn_outcome,
             () = grace => None,
         }
     }
@@ -191,8 +170,8 @@ impl<S: Store> Pipeline<S> {
         ran.conclude(attempts, rounds, retry)
     }
 
-    /// Finds the messages of a slice that have failed, without charging them: they leave the slice, and run alone. If there are
-    /// none, it is not known which have failed, and halving finds them.
+    /// Finds the messages of a slice that have failed, without recording attempts: they leave the slice, and run alone. If there
+    /// are none, it is not known which have failed, and halving finds them.
     ///
     /// # Errors
     /// How the run of the whole slice has ended.
@@ -201,7 +180,7 @@ impl<S: Store> Pipeline<S> {
         // If a known call is at fault, and it ran one message, it is that message's.
         let blamed = |indices: Indices, is_known| if is_known && indices.len() == 1 { indices } else { Indices::new() };
         Ok(match ended {
-            // They cannot be in a slice, or not now.
+            // These messages cannot be in a slice, or not now.
             Ended::Again(None) | Ended::Park(Wait::Codec) => indices,
             Ended::Again(Some(error)) if self.store.classify_error(None, error.as_ref()) == ErrorClass::Deadlock => {
                 dropped("the error of a handler", error);
@@ -217,23 +196,12 @@ impl<S: Store> Pipeline<S> {
             }
             // Another transaction holds the claim of a local message, for as long as its handler runs; or it is another batch,
             // which waits for a claim of this one: the claims of local messages come behind those of the batch, and are not
-            // sorted with them. They wait for less time than the database takes to find a deadlock.
-            Ended::Park(Wait::Claim) => {
-                self.throttle.narrow();
-                Indices::new()
-            }
+            // sorted with them.
+            Ended::Park(Wait::Claim) => Indices::new(),
             Ended::Failed(failure) if failure.next == Err(Reason::RolledBack) => blamed(indices, was_open),
-            // The database refuses a COMMIT where a message has a claim. All others may run again, and the message that is to
-            // blame is found out when it runs alone.
-            Ended::Failed(Failure { left_by: Some(ticket), .. }) => {
-                tracing::error!(
-                    transaction = ticket.number,
-                    "a handler ran COMMIT in a batch, and the database has not refused it: messages without a claim run again; all \
-                     others count as processed although their handlers may not have run, which happens only if the trigger \
-                     `refuse_commit` is disabled, or the handler has replaced SQLite's commit hook"
-                );
-                Indices::new()
-            }
+            // The database refuses a COMMIT where a message has a claim, unless somebody has disabled that. All others may run again,
+            // and the message that is to blame is found out when it runs alone.
+            Ended::Failed(Failure { left_by: Some(_), .. }) => Indices::new(),
             Ended::Failed(_) => blamed(indices, !returned),
             Ended::Broke(fault) => {
                 self.outage.report(&fault);
@@ -245,14 +213,20 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// Returns the result of a run by how its transaction has ended: `ran`, unless the handler itself had ended it.
-fn ended(fate: Fate, ticket: Ticket, ran: Ended) -> Ended {
-    match fate {
-        Fate::CommittedEarly => Ended::Failed(Failure::committed(Box::new(ticket))),
-        Fate::CommitRefused => Ended::Failed(Failure::commit_refused()),
-        Fate::Ended => Ended::of(CommitResult::RolledBack),
-        Fate::Unbegun => ran.unbegun(),
-        // It has ended.
-        Fate::RolledBack | Fate::Running => ran,
+fn ended(txn_outcome: TxnOutcome, txn_handle: TxnHandle, mut ran: Ended) -> Ended {
+    match txn_outcome {
+        TxnOutcome::CommittedEarly => Ended::Failed(Failure::committed(Box::new(txn_handle))),
+        TxnOutcome::CommitRefused => Ended::Failed(Failure::commit_refused()),
+        TxnOutcome::Ended => Ended::of(CommitResult::RolledBack),
+        TxnOutcome::Unbegun => {
+            if let Ended::Failed(failure) = &mut ran {
+                // So its later statements had no transaction.
+                failure.error.extend(["; ", UNBEGUN]);
+            }
+            ran
+        }
+        // The transaction has ended.
+        TxnOutcome::RolledBack | TxnOutcome::Running => ran,
     }
 }
 
@@ -273,7 +247,7 @@ mod tests {
             }
             Some(Ended::Again(_)) => "not decided".to_owned(),
             Some(Ended::Park(Wait::Claim)) => "busy".to_owned(),
-            Some(Ended::Park(_)) => "put off".to_owned(),
+            Some(Ended::Park(_)) => "parked".to_owned(),
             Some(Ended::Broke(_)) => "broke".to_owned(),
             Some(Ended::Lost) => "lost".to_owned(),
             Some(Ended::Stopped) => "stopped".to_owned(),
@@ -291,7 +265,7 @@ mod tests {
             let ran = Ended::Failed(Failure::new(Ok(not_before), "failed"));
             match ran.conclude(attempts, 0, &retry) {
                 Some(Ended::Failed(failure)) => failure.next,
-                _ => panic!("not charged"),
+                _ => panic!("no attempt is recorded"),
             }
         };
         let hour = Duration::from_secs(3600);
@@ -316,7 +290,7 @@ mod tests {
             (Ended::Park(Wait::Claim), 2, IN_PLACE, "busy"),
             (Ended::Failed(Failure::committed(Box::default())), 1, 0, "dead after 2: Committed"),
             (Ended::Broke(StoreError::LockTimeout), 2, 0, "broke"),
-            (Ended::Park(Wait::Free), 2, 0, "put off"),
+            (Ended::Park(Wait::Free), 2, 0, "parked"),
             (Ended::Stopped, 2, 0, "stopped"),
         ];
         for (ran, attempts, rounds, expected) in table {

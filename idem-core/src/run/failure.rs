@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::advice::Advice;
 use crate::caught::dropped;
 use crate::registry::Undeliverable;
-use crate::store::{RowResult, Ticket};
+use crate::store::{RowResult, TxnHandle};
 use crate::{BoxError, Outcome, Reason, RetryPolicy, telemetry};
 
-/// A failure that is charged to a message, and the resulting state of the message. Also the state of one that has not failed, or
+/// A failed attempt of a message, and the resulting state of the message. Also the state of one that has not failed, or
 /// that can never run.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
@@ -20,17 +20,12 @@ pub(crate) struct Failure {
     pub(crate) error: String,
     /// The transaction that its handler has committed: the claim stands, if it has one, and perhaps some of the effects.
     /// Until the failure is recorded, the message counts as processed.
-    pub(crate) left_by: Option<Box<Ticket>>,
+    pub(crate) left_by: Option<Box<TxnHandle>>,
 }
 
 impl Failure {
     pub(crate) fn new(next: Result<Duration, Reason>, error: impl Into<String>) -> Self {
         Self { attempts: 0, next, error: error.into(), left_by: None }
-    }
-
-    /// The state of a message that has not failed: it is due now.
-    pub(crate) fn none() -> Self {
-        Self::new(Ok(Duration::ZERO), "")
     }
 
     /// The state of a message that can never be passed to a handler.
@@ -63,7 +58,7 @@ impl Failure {
 
     /// Logs the failure, which was recorded in this row, and returns the outcome of the message.
     pub(crate) fn logged(&self, row: impl Into<Option<i64>>) -> Outcome {
-        telemetry::tell(row.into(), self.attempts, self.next, &self.error);
+        telemetry::log_failure(row.into(), self.attempts, self.next, &self.error);
         match self.next {
             Ok(due) => Outcome::Scheduled { attempt: self.attempts, due },
             Err(reason) => Outcome::Dead { reason },
@@ -71,7 +66,7 @@ impl Failure {
     }
 
     /// The handler ran COMMIT in this transaction.
-    pub(crate) fn committed(left_by: Box<Ticket>) -> Self {
+    pub(crate) fn committed(left_by: Box<TxnHandle>) -> Self {
         let error = "the handler ran COMMIT, so some of its writes may be committed: return Ok(()), and idem commits";
         Self { left_by: Some(left_by), ..Self::new(Err(Reason::Committed), error) }
     }

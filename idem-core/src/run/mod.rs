@@ -1,26 +1,24 @@
 //! Runs messages in transactions: of one delivery, of one inbox row, or of many of either.
 //!
-//! One message alone is charged for its failure. Of several, those that fail leave the others, which run again without them; they
-//! run alone after that.
+//! The failure of one message alone is recorded as its attempt. Of several, those that fail leave the others, which run again
+//! without them; they run alone after that.
 //!
 //! | file | contents |
 //! |---|---|
-//! | this one | messages that can run, and their division into slices that run together |
-//! | `transaction` | one transaction of a slice: claims or starts, the calls of handlers within their timeouts, commit |
-//! | `stage`, `local` | the messages that a handler has staged, and those of them that are for other handlers |
+//! | this one | messages that can run, and the division of many into slices that run together |
+//! | `transaction` | the run of one; one transaction of any slice: claims or starts, the calls of handlers in time, commit |
+//! | `stage` | the messages that a handler has staged, and those of them that are for other handlers |
 //! | `end` | ends a transaction, and decides what follows: for one message, and for a slice |
 //! | `failure` | what has failed, and what becomes of its message |
 
 mod end;
 mod failure;
-mod local;
 mod stage;
 mod transaction;
 
-use std::slice;
 use std::time::Duration;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::caught::dropped;
@@ -28,7 +26,7 @@ use crate::registry::Job;
 use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Running, Wait};
 use crate::store::{Identity, Row, StoreError};
-use crate::take_over::Taken;
+use crate::take_over::Classified;
 use crate::{Delivery, Store};
 
 use transaction::Round;
@@ -39,7 +37,7 @@ pub(crate) use failure::Failure;
 type Indices = SmallVec<[usize; 1]>;
 
 /// What works are by their claims or their rows.
-type Found = SmallVec<[Taken; 1]>;
+type Found = SmallVec<[Classified; 1]>;
 
 /// A message that can run: its handler and its key are known. All that run together are deliveries, or all are rows.
 pub(crate) struct Work<'a, S: Store> {
@@ -50,19 +48,16 @@ pub(crate) struct Work<'a, S: Store> {
     pub(crate) row: Option<&'a Row>,
     pub(crate) route: &'a Route<S>,
     pub(crate) identity: Identity,
-    /// `None` before it is decoded, and once a transaction has taken it.
+    /// `None` before it is decoded, and once a transaction has taken it. Its drop is user code, and may panic: so it ends by
+    /// [`dropped`], where no orphaned row runs.
     pub(crate) job: Option<Box<dyn Job<S>>>,
-    /// For how long a row had been due when it was taken. `None` for a delivery, and once a run by itself has measured the rest.
+    /// For how long a row had been due when it was fetched. `None` for a delivery, and once a run by itself has measured the
+    /// rest.
     pub(crate) waited: Option<Duration>,
 }
 
 impl<'a, S: Store> Work<'a, S> {
-    /// A delivery that was decoded.
-    pub(crate) fn new(route: &'a Route<S>, identity: Identity, delivery: &'a Delivery, job: Box<dyn Job<S>>) -> Self {
-        Self { at: 0, delivery, row: None, route, identity, job: Some(job), waited: None }
-    }
-
-    /// A row that was taken from the inbox, and is not decoded yet.
+    /// A row that was fetched from the inbox, and is not decoded yet.
     pub(crate) fn of_row(route: &'a Route<S>, row: &'a Row) -> Self {
         let identity = row.identity.clone();
         Self { at: 0, delivery: &row.delivery, row: Some(row), route, identity, job: None, waited: row.waited }
@@ -75,36 +70,15 @@ impl<'a, S: Store> Work<'a, S> {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Runs one work, again if it has lost a race, and returns what became of it. It is charged for its failure. Nothing but the
-    /// effects of its handler is written: whoever has the message records the failure.
-    pub(crate) async fn run_one(&self, work: &mut Work<'_, S>, running: &Running) -> Ended {
-        let (route, attempts) = (work.route, work.row.map_or(0, |row| row.attempts));
-        let works = slice::from_mut(work);
-        for rounds in 0.. {
-            if let Some(round) = self.unready(works, running) {
-                return round.ended;
-            }
-            let ended = match self.transaction(works, running).await {
-                Ok(round) => round.ended,
-                Err(fault) => return self.outage.hold_for(fault),
-            };
-            if let Some(ended) = self.conclude(route, ended, attempts, rounds) {
-                return ended;
-            }
-        }
-        Ended::Stopped
-    }
-
     /// Runs works that were collected from so many messages, and are sorted by handler and key. Returns what became of each
     /// message, in the order of their arrival: `Again` for those that have to run alone, as all do that are not among the works,
-    /// and one that is the only work. None is charged for a failure.
+    /// and one that is the only work. No attempt is recorded for a failure.
     pub(crate) async fn run_together(&self, works: Vec<Work<'_, S>>, number: usize, running: &Running) -> Vec<Ended> {
         let mut all: Vec<Ended> = (0..number).map(|_| Ended::Again(None)).collect();
         if works.len() > 1 {
             // Boxed: it is large, and each slot of the inbox would carry it.
             Box::pin(self.run_slices(works, &mut all, running)).await;
         } else {
-            // The drop of a message is user code.
             works.into_iter().for_each(|work| dropped("a message", work));
         }
         all
@@ -116,29 +90,16 @@ impl<S: Store> Pipeline<S> {
         let _turn = self.throttle.turn().await;
         let rows: Vec<&Row> = works.iter().filter_map(|work| work.row).collect();
         let mut slices = Slices(vec![Slice { works, has_failed: false }]);
-        // Whether an orphaned row waits, or runs, that needs this work to end.
-        let lock = &self.isolation_lock;
-        let keeps_out = || if rows.is_empty() { lock.keeps_out_direct() } else { lock.keeps_out_rows() };
         let (mut is_first, mut extended) = (true, Instant::now());
         while let Some(mut slice) = slices.0.pop() {
-            let works = &mut slice.works;
-            // A single work runs alone, where failures are charged.
-            if works.len() < 2 {
+            // A single work runs alone, where failures are recorded.
+            if slice.works.len() < 2 {
                 dropped("a message", slice.works.pop());
                 continue;
             }
-            let round = if self.draining.is_cancelled() {
-                Ok(Ended::Stopped.into())
-            } else if running.user_code().is_none() || (!is_first && keeps_out()) {
-                Ok(Ended::Park(Wait::Free).into())
-            } else {
-                is_first = false;
-                match self.unready(works, running) {
-                    Some(round) => Ok(round),
-                    None => self.transaction(works, running).await,
-                }
-            };
-            // Those that do not run any more are given back at once, and an orphaned row may wait for that.
+            let round = self.round(&mut slice.works, is_first, running).await;
+            is_first = false;
+            // Rows that do not run any more are released at once, and an orphaned row may wait for that.
             let ends =
                 matches!(round, Ok(Round { ended: Ended::Done(_) | Ended::Stopped | Ended::Park(Wait::Free), .. }));
             if !ends && extended.elapsed() >= self.settings.lease / 4 {
@@ -147,50 +108,64 @@ impl<S: Store> Pipeline<S> {
                 self.extend_rows(&rows).await;
                 extended = Instant::now();
             }
-            match round {
-                Ok(Round { ended: Ended::Done(_), found, .. }) => {
-                    self.throttle.grow();
-                    for (work, taken) in works.iter().zip(found) {
-                        all[work.at] = taken.ended(&work.route.meters);
-                    }
-                }
-                Ok(round) => match self.blame(round) {
-                    Ok(out) => {
-                        slices.without(slice, &out);
-                        continue;
-                    }
-                    Err(ended) => works.iter().for_each(|work| all[work.at] = ended.of_another()),
-                },
-                Err(fault @ (StoreError::LockTimeout | StoreError::Message(_) | StoreError::Serialization(_))) => {
-                    if let StoreError::Serialization(_) = fault {
-                        self.throttle.shrink();
-                    }
-                    slices.halve(slice);
-                    continue;
-                }
-                // Without an answer, one of them may be the message that takes too long, so each runs alone.
-                Err(fault) => {
-                    self.outage.report(&fault);
-                    if let StoreError::Unavailable(_) = fault {
-                        works.iter().for_each(|work| all[work.at] = Ended::Park(Wait::Free));
-                    }
-                }
-            }
-            // The drop of a message is user code.
-            slice.works.into_iter().for_each(|work| dropped("a message", work));
+            self.divide(slice, round, &mut slices, all);
         }
     }
 
-    /// Decodes the messages that an earlier transaction has taken, before the next one is open. Returns what ends the slice if one
-    /// of them cannot run.
-    fn unready(&self, works: &mut [Work<'_, S>], running: &Running) -> Option<Round> {
-        for (index, work) in works.iter_mut().enumerate().filter(|(_, work)| work.job.is_none()) {
-            let Some(_user_code) = running.user_code() else { return Some(Ended::Park(Wait::Free).into()) };
-            if let Err(why) = self.decode_again(work) {
-                return Some(Round::at(why.into(), smallvec![index]));
+    /// Runs a slice once, unless it may not begin now. An orphaned row keeps out those behind the first.
+    async fn round(&self, works: &mut [Work<'_, S>], is_first: bool, running: &Running) -> Result<Round, StoreError> {
+        if self.draining.is_cancelled() {
+            return Ok(Ended::Stopped.into());
+        }
+        // Whether an orphaned row waits, or runs, that needs this work to end.
+        let keeps_out = match works[0].row {
+            Some(_) => self.isolation_lock.keeps_out_rows(),
+            None => self.isolation_lock.keeps_out_direct(),
+        };
+        if running.user_code().is_none() || (!is_first && keeps_out) {
+            return Ok(Ended::Park(Wait::Free).into());
+        }
+        match self.unready(works, running) {
+            Some(round) => Ok(round),
+            None => self.transaction(works, running).await,
+        }
+    }
+
+    /// Writes to `all` what became of the works of a slice, unless they run again: without those at fault, or in two halves.
+    fn divide<'a>(
+        &self,
+        slice: Slice<'a, S>,
+        round: Result<Round, StoreError>,
+        slices: &mut Slices<'a, S>,
+        all: &mut [Ended],
+    ) {
+        let works = &slice.works;
+        match round {
+            Ok(Round { ended: Ended::Done(_), found, .. }) => {
+                self.throttle.grow();
+                for (work, found) in works.iter().zip(found) {
+                    all[work.at] = found.ended(&work.route.meters);
+                }
+            }
+            Ok(round) => match self.blame(round) {
+                Ok(out) => return slices.without(slice, &out),
+                Err(ended) => works.iter().for_each(|work| all[work.at] = ended.of_another()),
+            },
+            Err(fault @ (StoreError::LockTimeout | StoreError::Message(_) | StoreError::Serialization(_))) => {
+                if let StoreError::Serialization(_) = fault {
+                    self.throttle.shrink();
+                }
+                return slices.halve(slice);
+            }
+            // Without an answer, one of them may be the message that takes too long, so each runs alone.
+            Err(fault) => {
+                self.outage.report(&fault);
+                if let StoreError::Unavailable(_) = fault {
+                    works.iter().for_each(|work| all[work.at] = Ended::Park(Wait::Free));
+                }
             }
         }
-        None
+        slice.works.into_iter().for_each(|work| dropped("a message", work));
     }
 }
 
@@ -205,12 +180,12 @@ struct Slice<'a, S: Store> {
 struct Slices<'a, S: Store>(Vec<Slice<'a, S>>);
 
 impl<'a, S: Store> Slices<'a, S> {
-    /// Lets a slice run again without these works, or halved if it is not known which of them has failed.
+    /// Lets a slice run again without the works at fault, or halved if those are not known.
     fn without(&mut self, mut slice: Slice<'a, S>, out: &[usize]) {
         if out.is_empty() {
             return self.halve(slice);
         }
-        // They run alone. The drop of a message is user code.
+        // The messages at fault run alone.
         out.iter().for_each(|index| dropped("a message", slice.works[*index].job.take()));
         let mut indices = 0..;
         slice.works.retain(|_| indices.next().is_none_or(|index| !out.contains(&index)));

@@ -1,8 +1,10 @@
-//! One transaction of a slice of works: begun with the claims of deliveries or the starts of inbox rows, the calls of the handlers,
-//! commit. The deliveries of natural handlers have no claims.
+//! The run of one work by itself, and one transaction of any slice of works: begun with the claims of deliveries or the starts of
+//! inbox rows, the calls of the handlers, commit. The deliveries of natural handlers have no claims.
 
+use std::iter;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::slice;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -13,22 +15,22 @@ use tracing::{Instrument, Span};
 
 use crate::caught::dropped;
 use crate::panic_text::panic_text;
-use crate::registry::Job;
+use crate::registry::{Job, NoJob};
 use crate::routes::Route;
-use crate::runtime::{Ended, Pipeline, Running};
-use crate::store::{ClaimState, Claimed, HandlerMark, Identity, Row, StoreError, TxnState};
-use crate::take_over::{Classified, Taken};
+use crate::runtime::{Ended, Pipeline, Running, Wait};
+use crate::store::{ClaimState, HandlerMark, Identity, Row, StoreError, TxnState};
+use crate::take_over::{Classified, Entry};
 use crate::telemetry::Meters;
 use crate::{BoxError, Delivery, Store, telemetry};
 
 use super::stage::Staged;
-use super::{Found, Indices, Work};
+use super::{Failure, Found, Indices, Work};
 
 /// How a transaction has ended, before anyone is blamed for it.
 pub(super) struct Round {
     pub(super) ended: Ended,
-    /// What each of several works is by its claim or its row, if the transaction is committed.
-    pub(super) found: Vec<Taken>,
+    /// What each work is by its claim or its row, once the handlers were called.
+    pub(super) found: Found,
     /// The works of the last call. Of a slice that did not begin, those that it has to leave.
     pub(super) indices: Indices,
     /// Whether all calls had returned.
@@ -46,7 +48,7 @@ impl From<Ended> for Round {
 impl Round {
     /// A transaction that has ended in the call of these works.
     pub(super) fn at(ended: Ended, indices: Indices) -> Self {
-        Self { ended, found: Vec::new(), indices, returned: false, was_open: false }
+        Self { ended, found: Found::new(), indices, returned: false, was_open: false }
     }
 }
 
@@ -60,6 +62,41 @@ struct Call<'a, S: Store> {
 type Calls<'a, S> = SmallVec<[Call<'a, S>; 1]>;
 
 impl<S: Store> Pipeline<S> {
+    /// Runs one work, again if it has lost a race, and returns what became of it. A failure is recorded as its attempt. Nothing
+    /// but the effects of its handler is written: whoever has the message records the failure.
+    pub(crate) async fn run_one(&self, work: &mut Work<'_, S>, running: &Running) -> Ended {
+        let (route, attempts) = (work.route, work.row.map_or(0, |row| row.attempts));
+        let works = slice::from_mut(work);
+        for rounds in 0.. {
+            if let Some(round) = self.unready(works, running) {
+                return round.ended;
+            }
+            let ended = match self.transaction(works, running).await {
+                Ok(round) => round.ended,
+                Err(fault) => return self.outage.hold_for(fault),
+            };
+            if let Some(ended) = self.conclude(route, ended, attempts, rounds) {
+                return ended;
+            }
+        }
+        Ended::Stopped
+    }
+
+    /// Decodes the messages that an earlier transaction has taken, before the next one is open. Returns what ends the slice if one
+    /// of them cannot run.
+    pub(super) fn unready(&self, works: &mut [Work<'_, S>], running: &Running) -> Option<Round> {
+        for (index, work) in works.iter_mut().enumerate().filter(|(_, work)| work.job.is_none()) {
+            let Some(_user_code) = running.user_code() else { return Some(Ended::Park(Wait::Free).into()) };
+            let ended = match self.decode_again(work) {
+                Ok(()) => continue,
+                Err(NoJob::Undeliverable(undeliverable)) => Ended::Failed(Failure::undeliverable(undeliverable)),
+                Err(NoJob::Unprepared) => Ended::Park(Wait::Codec),
+            };
+            return Some(Round::at(ended, smallvec![index]));
+        }
+        None
+    }
+
     /// Runs these works in one transaction. Unless it is `Done`, or the connection broke, nothing of it is in the
     /// database, except what natural handlers have written before one of them ran COMMIT, and what was written for a single
     /// delivery that is not new.
@@ -83,12 +120,11 @@ impl<S: Store> Pipeline<S> {
             let (waited, meters) = (only.waited.take(), &only.route.meters);
             waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited + (now - began)));
         } else {
-            // A message that is too old and a conflict need a row, the claim of a message in the inbox is read again under a lock,
-            // and a removed claim has to be inserted again: each by itself.
+            // A message that is too old and a conflict need a row, and a removed claim has to be inserted again: each by itself.
             let odd = which(&found, |classified| match classified {
-                Classified::New | Classified::Duplicate(Some(_)) => false,
+                Classified::New | Classified::Duplicate(_) => false,
                 Classified::Gone => !are_rows,
-                Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict(_) => true,
+                Classified::TooOld(_) | Classified::Conflict(_) => true,
             });
             if !odd.is_empty() {
                 return self.without(txn, odd).await;
@@ -99,11 +135,8 @@ impl<S: Store> Pipeline<S> {
         if calls.iter().map(|call| call.indices.len()).sum::<usize>() != new.len() {
             return self.without(txn, new).await;
         }
-        let mut round = self.call_all(txn, calls, works, now, running).await;
-        if works.len() > 1 {
-            round.found = found.into_vec();
-        }
-        Ok(round)
+        let round = self.call_all(txn, calls, works, now, running).await;
+        Ok(Round { found, ..round })
     }
 
     /// Rolls back a transaction in which these works cannot be.
@@ -112,16 +145,17 @@ impl<S: Store> Pipeline<S> {
         Ok(Round::at(Ended::Again(None), indices))
     }
 
-    /// Ends the transaction of a single message that is not new.
-    async fn not_new(&self, txn: S::Txn, work: &mut Work<'_, S>, taken: &Taken) -> Ended {
-        if work.row.is_none() {
-            return self.answer(txn, work.route, (&work.identity, work.delivery), taken).await;
+    /// Ends the transaction of a single message that is not new, in which nothing was written. A copy is known by the answer to its
+    /// claim. Any other delivery is taken over by another transaction: it needs a row.
+    async fn not_new(&self, txn: S::Txn, work: &mut Work<'_, S>, found: &Classified) -> Ended {
+        let rolled_back = self.store.rollback(txn).await.map_err(|fault| self.outage.hold_for(fault));
+        match (rolled_back, found) {
+            // Another process has the row now. Our start of it was not a crash, and is refunded.
+            _ if work.row.is_some() => Ended::Lost,
+            (Err(held), _) => held,
+            (Ok(_), Classified::Duplicate(_)) => found.ended(&work.route.meters),
+            (Ok(_), _) => self.take_over_one(&Entry::due(work.identity.clone(), work.delivery)).await,
         }
-        // Another process has the row now. Our start of it was not a crash, and is refunded.
-        if let Err(fault) = self.store.rollback(txn).await {
-            self.outage.report(&fault);
-        }
-        Ended::Lost
     }
 
     /// Begins the transaction of these works, and returns what each of them is. On an error, none is open.
@@ -141,13 +175,16 @@ impl<S: Store> Pipeline<S> {
             }
         }
         if let [work] = works {
-            let (txn, classified) = self.begin_first(work.route, (&work.identity, work.delivery)).await?;
-            return Ok((txn, smallvec![classified.into()]));
+            // A natural handler has no claim, unless there is an order: then its message is new.
+            let claim = (!work.route.is_unclaimed).then_some(&work.identity);
+            let (txn, claimed) = self.store.begin_first(work.route.timeout, claim).await?;
+            let found = claim.map_or(Classified::New, |_| self.classify(work.message(), claimed));
+            return Ok((txn, smallvec![found]));
         }
         let messages: Vec<_> = works.iter().map(Work::message).collect();
         let mut txn = self.store.begin(longest).await?;
-        match self.claims(&mut txn, &messages).await {
-            Ok(found) => Ok((txn, found)),
+        match self.claims(&mut txn, &messages, ClaimState::Processed).await {
+            Ok(found) => Ok((txn, found.into())),
             Err(fault) => Err(self.abandon(txn, fault).await),
         }
     }
@@ -158,42 +195,11 @@ impl<S: Store> Pipeline<S> {
         let held = self.leases.hold(rows.iter().copied());
         let mut txn = self.store.begin(timeout).await?;
         drop(held);
-        let found = |started| Taken::from(if started { Classified::New } else { Classified::Gone });
+        let found = |started| if started { Classified::New } else { Classified::Gone };
         match self.store.start(&mut txn, rows, ClaimState::Processed).await {
             Ok(started) => Ok((txn, started.into_iter().map(found).collect())),
             Err(fault) => Err(self.abandon(txn, fault).await),
         }
-    }
-
-    /// Claims all messages except those of natural handlers, which are always new, and classifies those that were claimed before.
-    async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Found, StoreError> {
-        let is_unclaimed = |identity: &Identity| self.routes.is_unclaimed(identity.handler);
-        let all = messages.iter().map(|(identity, _)| *identity);
-        let claiming: Vec<&Identity> = all.filter(|identity| !is_unclaimed(identity)).collect();
-        let mut claimed = Vec::new();
-        if !claiming.is_empty() {
-            claimed = self.store.claim(txn, &claiming, ClaimState::Processed).await?;
-        }
-        let old = claiming.iter().zip(&claimed).filter(|(_, claimed)| **claimed == Claimed::Found(None));
-        let sought: Vec<&Identity> = old.map(|(identity, _)| *identity).collect();
-        let known =
-            if sought.is_empty() { Vec::new() } else { self.store.existing_claims(txn, &sought, false).await? };
-        if claiming.len() < messages.len() {
-            // All claims may be duplicates, and then none of them guards the transaction.
-            self.store.claim(txn, &[], ClaimState::Processed).await?;
-        }
-        let (mut claimed, mut known) = (claimed.into_iter(), known.into_iter());
-        let found = |message: &(&Identity, &Delivery)| {
-            if is_unclaimed(message.0) {
-                return Some(Taken::new());
-            }
-            let claimed = match claimed.next()? {
-                Claimed::Found(None) => Claimed::Found(known.next().flatten()),
-                read => read,
-            };
-            Some(self.classify(*message, claimed).into())
-        };
-        Ok(messages.iter().filter_map(found).collect())
     }
 
     /// Calls the handlers, one after another, collects what they stage, and commits. If an orphaned row comes first, no further
@@ -209,52 +215,42 @@ impl<S: Store> Pipeline<S> {
         let mut staged = Staged::default();
         // The works of the last call, and whether it is known that all calls before it have left the transaction open: if it has
         // ended, then by that one.
-        let (mut last, mut was_open, mut returned) = (Indices::new(), true, now.into_std());
+        let (mut last, mut was_open, mut returned) = (Indices::new(), true, now);
         let mut calls = calls.into_iter();
-        while let Some(Call { indices, route, job }) = calls.next() {
+        while let Some(call) = calls.next() {
             if !last.is_empty() {
                 match self.store.check_between(&mut txn).await {
                     Ok(TxnState::Open) => was_open = true,
                     // Nothing can be written behind the end of the transaction, so no later call needs to be prevented.
                     Ok(TxnState::Unknown) => was_open = false,
-                    Ok(TxnState::Ended) => {
-                        leave(Some(job), calls);
-                        let ended = self.undo(txn, Some("the handler ended the transaction".into())).await;
+                    ended => {
+                        leave(iter::once(call).chain(calls));
+                        let ended = match ended {
+                            Err(fault) => Ended::Broke(fault),
+                            Ok(_) => self.undo(txn, Some("the handler ended the transaction".into())).await,
+                        };
                         return Round { was_open: true, ..Round::at(ended, last) };
-                    }
-                    Err(fault) => {
-                        leave(Some(job), calls);
-                        return Round::at(Ended::Broke(fault), last);
                     }
                 }
                 now = Instant::now();
             }
             let Some(user_code) = running.user_code() else {
-                leave(Some(job), calls);
+                leave(iter::once(call).chain(calls));
                 return Round::at(self.undo(txn, None).await, last);
             };
-            // A message that runs alone has its span already.
-            let span = match works.len() == 1 || route.handler.facts().takes_batch {
-                true => Span::none(),
-                false => self.call_span(route, works[indices[0]].message()),
-            };
-            let outbox = job.outbox().cloned();
-            let mut handled = pin!(self.handle(route, job, &mut txn)).instrument(span.clone()).await;
-            returned = std::time::Instant::now();
-            route.meters.handler.record(returned.saturating_duration_since(now.into_std()));
-            if let (Some(Ok(())), Some(outbox)) = (&handled, outbox) {
-                // In its span, which the messages name as their parent.
-                let stage = || self.stage(&mut staged, route, works[indices[0]].message(), &outbox);
-                handled = Some(span.in_scope(stage));
-            }
+            let Call { indices, route, job } = call;
+            let (message, is_alone) = (works[indices[0]].message(), works.len() == 1);
+            let handled = pin!(self.call_one(route, job, message, is_alone, &mut txn, &mut staged)).await;
+            returned = Instant::now();
+            route.meters.handler.record(returned - now);
             if let Some(Ok(())) = handled {
                 last = indices;
                 continue;
             }
-            // Before the end of the transaction, which may take as long as an outage: the drop of a message is user code, and an
-            // orphaned row may run beside what comes then.
-            leave(None, calls);
-            drop((user_code, span));
+            // Before the end of the transaction, which may take as long as an outage: an orphaned row may run concurrently with
+            // that.
+            leave(calls);
+            drop(user_code);
             let ended = match handled.and_then(Result::err) {
                 Some(error) => self.undo(txn, Some(error)).await,
                 None => self.unreturned(txn, route.timeout).await,
@@ -262,21 +258,40 @@ impl<S: Store> Pipeline<S> {
             return Round { was_open, ..Round::at(ended, indices) };
         }
         let ran = self.commit(txn, staged).await;
-        // The clock is that of the health, which counts on while a test pauses Tokio's.
-        let committed = std::time::Instant::now();
-        if matches!(ran, Ended::Done(_)) {
-            // Here, so that `emit` does not read the clock once more for a processed message.
-            self.health.progress_at(committed);
-        }
-        let took = committed.saturating_duration_since(returned);
+        let took = returned.elapsed();
         meters(works).for_each(|meters| meters.commit.record(took));
         Round { returned: true, was_open, ..Round::at(ran, last) }
     }
 
-    /// Returns the span in which the handler is called for one message. The ack of the message has another one.
-    fn call_span(&self, route: &Route<S>, (identity, delivery): (&Identity, &Delivery)) -> Span {
+    /// Calls one handler, and adds what it stages. `message`: the first of the call. Returns `None` as [`handle`](Self::handle)
+    /// does.
+    async fn call_one(
+        &self,
+        route: &Route<S>,
+        job: Box<dyn Job<S>>,
+        message: (&Identity, &Delivery),
+        is_alone: bool,
+        txn: &mut S::Txn,
+        staged: &mut Staged,
+    ) -> Option<Result<(), BoxError>> {
+        // A message that runs alone has its span already.
+        let span = match is_alone || route.handler.facts().takes_batch {
+            true => Span::none(),
+            false => self.span_of(route.handler.facts().name, message),
+        };
+        let outbox = job.outbox().cloned();
+        let handled = pin!(self.handle(route, job, txn)).instrument(span.clone()).await;
+        match (handled, outbox) {
+            // In its span, which the messages name as their parent.
+            (Some(Ok(())), Some(outbox)) => Some(span.in_scope(|| self.stage(staged, route, message, &outbox))),
+            (handled, _) => handled,
+        }
+    }
+
+    /// Returns the span of a row, or that in which the handler is called for one delivery of a batch, whose ack has another one.
+    pub(crate) fn span_of(&self, handler: &str, (identity, delivery): (&Identity, &Delivery)) -> Span {
         let span = telemetry::span(self.system, &self.consumer, delivery);
-        span.record("idem.handler", route.handler.facts().name);
+        span.record("idem.handler", handler);
         span.record("idem.key", tracing::field::display(&identity.key));
         span
     }
@@ -338,14 +353,14 @@ fn calls<'a, S: Store>(works: &mut [Work<'a, S>], new: &mut [usize]) -> Calls<'a
     calls
 }
 
-/// Drops messages whose handlers are not called. That is user code, and may panic for each of them.
-fn leave<'a, S: Store>(next: Option<Box<dyn Job<S>>>, others: impl Iterator<Item = Call<'a, S>>) {
-    next.into_iter().chain(others.map(|call| call.job)).for_each(|job| dropped("a message", job));
+/// Drops the messages of calls that are not made.
+fn leave<'a, S: Store>(calls: impl Iterator<Item = Call<'a, S>>) {
+    calls.for_each(|call| dropped("a message", call.job));
 }
 
 /// Returns the indices of the works that were found like this.
-fn which(found: &[Taken], is_so: impl Fn(&Classified) -> bool) -> Indices {
-    found.iter().enumerate().filter(|(_, taken)| is_so(&taken.classified)).map(|(index, _)| index).collect()
+fn which(found: &[Classified], is_so: impl Fn(&Classified) -> bool) -> Indices {
+    found.iter().enumerate().filter(|(_, classified)| is_so(classified)).map(|(index, _)| index).collect()
 }
 
 /// Returns the metrics of each handler of these works, which are sorted by handler.

@@ -15,7 +15,7 @@ pub(crate) struct BatchThrottle {
 struct State {
     size: usize,
     /// How many successful batches in a row are still required before several may run at once again.
-    narrow: usize,
+    one_at_a_time: usize,
 }
 
 /// All permits, which a batch takes that runs exclusively. Any other takes one.
@@ -24,14 +24,11 @@ const ALL: u32 = 1 << 20;
 /// A deadlock costs as much time as about a hundred batches, and running several at once saves about half of a batch's
 /// time. After this many batches another try pays off: batches that deadlock each time lose a tenth of their time to it.
 const PATIENCE: usize = 1024;
-/// As `PATIENCE`, for a batch that waited in vain for the claim of a local message: that took a tenth of the time. It may
-/// have been no deadlock, so the size of batches stays.
-const BRIEF_PATIENCE: usize = PATIENCE / 10;
 
 impl BatchThrottle {
     /// Creates a throttle for batches of at most `most` deliveries.
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, state: Mutex::new(State { size: most, narrow: 0 }), turns: Semaphore::new(ALL as usize) }
+        Self { most, state: Mutex::new(State { size: most, one_at_a_time: 0 }), turns: Semaphore::new(ALL as usize) }
     }
 
     /// Returns how many deliveries the next batch may have.
@@ -42,7 +39,7 @@ impl BatchThrottle {
 
     /// Waits for the right to run a batch, without a connection. It is never `None`.
     pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        let permits = if self.state.lock().narrow == 0 { 1 } else { ALL };
+        let permits = if self.state.lock().one_at_a_time == 0 { 1 } else { ALL };
         self.turns.acquire_many(permits).await.ok()
     }
 
@@ -50,22 +47,15 @@ impl BatchThrottle {
     pub(crate) fn shrink(&self) {
         let mut state = self.state.lock();
         state.size = (state.size / 2).max(1);
-        state.narrow = PATIENCE;
+        state.one_at_a_time = PATIENCE;
         tracing::debug!(size = state.size, "batches deadlocked: one at a time for a while");
-    }
-
-    /// Records that a batch may have deadlocked with another one, or met a claim that is held for long.
-    pub(crate) fn narrow(&self) {
-        let mut state = self.state.lock();
-        state.narrow = state.narrow.max(BRIEF_PATIENCE);
-        tracing::debug!("a batch waited in vain for the claim of a local message: one at a time for a while");
     }
 
     /// Records a successful batch.
     pub(crate) fn grow(&self) {
         let mut state = self.state.lock();
         state.size = (state.size + state.size.div_ceil(8)).min(self.most);
-        state.narrow = state.narrow.saturating_sub(1);
+        state.one_at_a_time = state.one_at_a_time.saturating_sub(1);
     }
 }
 
@@ -90,22 +80,6 @@ mod tests {
         }
         assert_eq!(throttle.size(), 100);
         assert!(!is_exclusive(&throttle).await);
-    }
-
-    #[tokio::test]
-    async fn a_claim_that_is_held_lets_one_run_at_a_time_for_less_time() {
-        let throttle = BatchThrottle::new(100);
-        throttle.narrow();
-        throttle.narrow();
-        assert_eq!(throttle.size(), 100);
-        for _ in 0..BRIEF_PATIENCE {
-            assert!(is_exclusive(&throttle).await);
-            throttle.grow();
-        }
-        assert!(!is_exclusive(&throttle).await);
-        throttle.shrink();
-        throttle.narrow();
-        assert_eq!(throttle.state.lock().narrow, PATIENCE, "a deadlock counts for more");
     }
 
     #[test]

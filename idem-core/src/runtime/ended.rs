@@ -4,57 +4,56 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use crate::registry::NoJob;
 use crate::run::Failure;
-use crate::store::{CommitResult, Identity, StoreError, UNBEGUN};
+use crate::store::{CommitResult, Identity, StoreError};
 use crate::{BoxError, Outcome, Reason};
 
 /// What became of one message in one try, be it a delivery or an inbox row. All steps between decode and the settlement of a
 /// delivery (`process`), or the record of a row (`inbox/record.rs`), return it.
 pub(crate) enum Ended {
-    /// The database has answered: the message is processed, or taken over. A delivery is acked, and the outcome is reported.
+    /// The message is processed, or taken over. This always follows a commit of this try, or of an earlier one that made the claim
+    /// of a duplicate, and only this leads to an ack.
     Done(Outcome),
-    /// The run has failed, and was rolled back, unless the handler had run COMMIT. `attempt` (`process/mod.rs`) records it for a
-    /// delivery, and `record` (`inbox/record.rs`) for a row. Also of a message that can never be decoded.
+    /// The run has failed, and was rolled back, unless the handler had run COMMIT. `store_failure` (`process/mod.rs`) records the
+    /// failure of a delivery, and `record` (`inbox/record.rs`) that of a row. Also of a message that can never be decoded.
     Failed(Failure),
-    /// Rolled back, and nobody is charged. With the error of a lost race, `conclude` (`run/end.rs`) runs the message again at
-    /// once, or counts a failure. Without one, it has to run alone, because others run without it.
+    /// Rolled back, and no attempt is recorded. With the error of a lost race, `conclude` (`run/end.rs`) runs the message again
+    /// at once, or counts a failure. Without an error, the message has to run alone, because others run without it.
     Again(Option<BoxError>),
-    /// It cannot run, or be recorded, now. No attempt is charged. A delivery is parked by the reason; a row is given back, or
-    /// kept for its codec or its failure.
+    /// The message cannot run, or its failure cannot be recorded, now. No attempt is recorded. A delivery is parked by the
+    /// reason; a row is given back, or kept for its codec or its failure.
     Park(Wait),
-    /// The connection was lost in user code, or COMMIT got no response: only its claim, or its row, shows whether it committed.
+    /// The connection was lost in user code, or COMMIT got no response: only the claim or the row shows whether it committed.
     /// A delivery is then stored, and a row counts the loss (`broke`, `inbox/record.rs`).
     Broke(StoreError),
-    /// The row is another process's now, or an operator has changed it. If it has not run, its start is refunded; if it has, its
-    /// result was not written.
+    /// The row is another process's now, or an operator has changed it. If the row has not run, its start is refunded; if it has,
+    /// its result was not written.
     Lost,
-    /// The end of the worker cut the try off. A delivery is released, and a row given back.
+    /// The end of the worker cut the try off. A delivery is released, and so is a row.
     Stopped,
 }
 
 /// Why a message waits. For a delivery `park/until.rs` has the waits, and `in_vain` there the times of the first four. For a row
 /// `record` (`inbox/record.rs`) has the times.
 pub(crate) enum Wait {
-    /// It has met no problem of its own: the next try can start at once, or at the end of an outage, of a pause of the worker
-    /// or of the run of an orphaned row.
+    /// For nothing of its own: the next try can start at once, or at the end of an outage, of a pause of the worker or of the run
+    /// of an orphaned row.
     Free,
-    /// Another transaction holds its claim, or that of a local message.
+    /// For its claim, or that of a local message, which another transaction holds.
     Claim,
-    /// One of idem's own statements was not answered.
-    Answer,
-    /// The database refuses what is written for this message, and works for others.
+    /// For the database, which has not answered one of idem's own statements, or has lost the connection.
+    Unanswered,
+    /// For an operator: the database refuses what is written for this message, and works for others.
     Refused(BoxError),
-    /// This time, and then the end of an outage or a pause of the worker, if there is one.
+    /// For this time: a row whose call another version of the service has made.
     After(Duration),
-    /// Its codec, which has to fetch something before it can decode it, or another message of its handler that prepares.
+    /// For its codec, which has to fetch something before it can decode the message, or for another message of its handler that
+    /// prepares.
     Codec,
-    /// Another delivery of its message's key, which is in progress in this process.
+    /// For the deliveries in front of it in this process: those of its ordering key, and one with the key of its message.
     Key,
-    /// The deliveries of its ordering key that are in front of it.
-    Order,
-    /// Its message, which is in the inbox, or may be: with an ordering key, the delivery is settled once that is processed or
-    /// dead, and later deliveries of the ordering key wait for it.
+    /// For its message, which is in the inbox, or may be: with an ordering key, the delivery is settled once the message is
+    /// processed or dead, and later deliveries of the ordering key wait for that.
     Row(Box<InRow>),
 }
 
@@ -80,27 +79,19 @@ impl Ended {
                 Err(Reason::RolledBack),
                 "the handler ended the transaction by ROLLBACK or PREPARE TRANSACTION: return an error instead",
             )),
-            CommitResult::CommittedEarly(ticket) => Self::Failed(Failure::committed(ticket)),
+            CommitResult::CommittedEarly(txn_handle) => Self::Failed(Failure::committed(txn_handle)),
             CommitResult::CommitRefused => Self::Failed(Failure::commit_refused()),
             CommitResult::Refused(error) => Self::Failed(Failure::of(&error)),
             CommitResult::Retry(error) => Self::Again(Some(error)),
             CommitResult::Busy(error) => {
                 tracing::debug!(
                     error = error.to_string(),
-                    "another transaction holds the claim of a local message; nobody is charged"
+                    "another transaction holds the claim of a local message; no attempt is recorded"
                 );
                 Self::Park(Wait::Claim)
             }
             CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Self::Broke(fault),
         }
-    }
-
-    /// Adds to the error of a handler why its later statements had no transaction.
-    pub(crate) fn unbegun(mut self) -> Self {
-        if let Self::Failed(failure) = &mut self {
-            failure.error.extend(["; ", UNBEGUN]);
-        }
-        self
     }
 
     /// Returns what became of another message that ran in the same transaction, or whose copy this one is.
@@ -113,32 +104,6 @@ impl Ended {
             Self::Broke(_) => Self::Broke(StoreError::ConnectionLost("the connection was lost with a batch".into())),
             Self::Lost => Self::Lost,
             Self::Stopped => Self::Stopped,
-        }
-    }
-
-    /// Returns the outcome that the database has confirmed.
-    pub(crate) fn confirmed(&self) -> Option<&Outcome> {
-        match self {
-            Self::Done(outcome) => Some(outcome),
-            Self::Park(Wait::Row(row)) => Some(&row.outcome),
-            _ => None,
-        }
-    }
-}
-
-impl Wait {
-    /// A message in the inbox, in the current span.
-    pub(crate) fn row(identity: Identity, outcome: Outcome) -> Self {
-        Self::Row(Box::new(InRow { identity, outcome, span: Span::current() }))
-    }
-}
-
-impl From<NoJob> for Ended {
-    /// Returns what becomes of a message that cannot be decoded.
-    fn from(why: NoJob) -> Self {
-        match why {
-            NoJob::Undeliverable(undeliverable) => Self::Failed(Failure::undeliverable(undeliverable)),
-            NoJob::Unprepared => Self::Park(Wait::Codec),
         }
     }
 }

@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -45,7 +44,6 @@ struct State {
     unrelayed: Mutex<Option<String>>,
     /// Why the source cannot be consumed although its broker answers.
     unsubscribed: Mutex<Option<String>>,
-    progress: Mutex<Instant>,
 }
 
 impl Health {
@@ -56,7 +54,6 @@ impl Health {
             paused: watch::Sender::new(None),
             unrelayed: Mutex::new(None),
             unsubscribed: Mutex::new(None),
-            progress: Mutex::new(Instant::now()),
         };
         Self([Arc::new(state)].into())
     }
@@ -163,13 +160,6 @@ impl Health {
         }
     }
 
-    /// Returns the time since a delivery or an inbox row last got its outcome, or since the worker was created if there
-    /// was none. A long time is not a problem by itself: the queue may be empty. Of several workers: the longest of
-    /// their times.
-    pub fn last_progress(&self) -> Duration {
-        self.0.iter().map(|state| state.progress.lock().elapsed()).max().unwrap_or_default()
-    }
-
     pub(crate) fn set_broker(&self, up: bool) {
         self.0.iter().for_each(|state| state.broker.store(up, Relaxed));
     }
@@ -177,22 +167,13 @@ impl Health {
     pub(crate) fn set_database(&self, up: bool) {
         self.0.iter().for_each(|state| state.database.store(up, Relaxed));
     }
-
-    pub(crate) fn progress(&self) {
-        self.progress_at(Instant::now());
-    }
-
-    /// As [`progress`](Self::progress), at a time that is known already.
-    pub(crate) fn progress_at(&self, now: Instant) {
-        self.0.iter().for_each(|state| *state.progress.lock() = now);
-    }
 }
 
 /// Pauses consumption if too many of the last deliveries had no handler, no key or no readable payload, and none of the
 /// others was processed or stored. In that case the worker's configuration is wrong, not the messages.
 pub(crate) struct KillSwitch {
-    /// The number of undeliverable messages, and the size of the window. `None` disables the limit.
-    limit: Option<(usize, usize)>,
+    /// The number of undeliverable messages, and the size of the window.
+    limit: (usize, usize),
     last: Mutex<VecDeque<Seen>>,
     health: Health,
 }
@@ -207,7 +188,7 @@ enum Seen {
 }
 
 impl KillSwitch {
-    pub(crate) fn new(limit: Option<(usize, usize)>, health: Health) -> Self {
+    pub(crate) fn new(limit: (usize, usize), health: Health) -> Self {
         Self { limit, last: Mutex::default(), health }
     }
 
@@ -218,21 +199,21 @@ impl KillSwitch {
 
     /// Records a delivery that became a dead letter because it was undeliverable.
     pub(crate) fn undeliverable(&self, reason: Reason, error: &str) {
-        let Some((limit, of)) = self.limit else { return };
+        let (limit, of) = self.limit;
         if !counts(reason) {
             return self.see(Seen::Other);
         }
         self.see(Seen::Undeliverable);
         let mut last = self.last.lock();
-        let unfits = last.iter().filter(|seen| **seen == Seen::Undeliverable).count();
-        if unfits < limit || last.contains(&Seen::Processed) {
+        let undeliverable = last.iter().filter(|seen| **seen == Seen::Undeliverable).count();
+        if undeliverable < limit || last.contains(&Seen::Processed) {
             return;
         }
         // After a resume the window starts empty.
         last.clear();
         drop(last);
         let why = format!(
-            "{unfits} of the last {of} deliveries became dead letters because no handler could be called for them, and \
+            "{undeliverable} of the last {of} deliveries became dead letters because no handler could be called for them, and \
              none was processed or stored. The last one: {reason}, {error}. Check that event types, the `.event_type(..)` \
              header, keys and codec match the producers' messages; the dead letters are in the inbox. Consumption resumes \
              after `Health::resume` or a restart; `.undeliverable_limit(..)` sets the limit"
@@ -253,10 +234,9 @@ impl KillSwitch {
     }
 
     fn see(&self, seen: Seen) {
-        let Some((_, of)) = self.limit else { return };
         let mut last = self.last.lock();
         last.push_back(seen);
-        if last.len() > of {
+        if last.len() > self.limit.1 {
             last.pop_front();
         }
     }
@@ -293,7 +273,7 @@ mod tests {
 
     fn kill_switch(limit: usize, of: usize) -> (KillSwitch, Health) {
         let health = Health::new();
-        (KillSwitch::new(Some((limit, of)), health.clone()), health)
+        (KillSwitch::new((limit, of), health.clone()), health)
     }
 
     fn undeliverable(kill_switch: &KillSwitch) {

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use tokio::time::Instant;
 
 use crate::store::RowKind;
 
@@ -18,43 +19,31 @@ static PROCESS: LazyLock<IsolationLock> = LazyLock::new(IsolationLock::new);
 // Two locks, both of which prefer those that want them exclusively. Work holds one of them, shared, and never waits for
 // the other; an orphaned row takes that of the rows first. So nothing waits in a circle.
 #[derive(Debug, Clone)]
-pub struct IsolationLock(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
+pub struct IsolationLock {
     /// Shared by runs from the inbox.
     rows: Arc<RwLock<()>>,
     /// Shared by direct deliveries and external calls.
     direct: Arc<RwLock<()>>,
     /// How often an orphaned row has had exclusive use of the process.
-    exclusive: AtomicUsize,
+    exclusive: Arc<AtomicUsize>,
     /// How long orphaned rows may wait.
-    patience: Mutex<Patience>,
+    patience: Arc<Mutex<Patience>>,
 }
 
 /// Held by a direct delivery, or by an external call.
 pub(crate) type Direct = OwnedRwLockReadGuard<()>;
 
-/// Held by rows of the inbox that were taken together.
+/// Held by rows of the inbox that were fetched together.
 pub(crate) type InboxPermit = Arc<OwnedRwLockReadGuard<()>>;
 
 /// While this exists, no work that must be isolated from an orphaned row runs, holds a row, or starts.
-#[derive(Debug)]
-pub(crate) struct Isolated {
-    _rows: OwnedRwLockWriteGuard<()>,
-    _direct: Option<OwnedRwLockWriteGuard<()>>,
-}
+pub(crate) type Isolated = (OwnedRwLockWriteGuard<()>, Option<OwnedRwLockWriteGuard<()>>);
 
 impl IsolationLock {
     /// Creates a separate lock, for a worker that simulates a separate process.
     #[allow(clippy::new_without_default, reason = "the default lock is that of the process, not a new one")]
     pub fn new() -> Self {
-        Self(Arc::new(Inner {
-            rows: Arc::default(),
-            direct: Arc::default(),
-            exclusive: AtomicUsize::new(0),
-            patience: Mutex::default(),
-        }))
+        Self { rows: Arc::default(), direct: Arc::default(), exclusive: Arc::default(), patience: Arc::default() }
     }
 
     /// Returns the lock of this process.
@@ -64,69 +53,71 @@ impl IsolationLock {
 
     /// Returns how often an orphaned row has had exclusive use of the process.
     pub fn times_exclusive(&self) -> usize {
-        self.0.exclusive.load(Relaxed)
+        self.exclusive.load(Relaxed)
     }
 
     /// Waits until a direct delivery or an external call may run: while an orphaned row has, or waits for, exclusive use of the
     /// process, none may.
     pub(crate) async fn direct(&self) -> Direct {
         // Each delivery comes here, and almost never waits.
-        match self.0.direct.clone().try_read_owned() {
+        match self.direct.clone().try_read_owned() {
             Ok(free) => free,
-            Err(_) => self.0.direct.clone().read_owned().await,
+            Err(_) => self.direct.clone().read_owned().await,
         }
     }
 
     /// Waits until rows of the inbox may run: while an orphaned row runs or waits to run, none may.
     pub(crate) async fn inbox(&self) -> InboxPermit {
-        Arc::new(self.0.rows.clone().read_owned().await)
+        Arc::new(self.rows.clone().read_owned().await)
     }
 
     /// Returns whether an orphaned row waits, or runs, beside which no other row may run.
     pub fn keeps_out_rows(&self) -> bool {
-        self.0.rows.try_read().is_err()
+        self.rows.try_read().is_err()
     }
 
     /// Returns whether an orphaned row waits, or runs, beside which no direct delivery may run.
     pub fn keeps_out_direct(&self) -> bool {
-        self.0.direct.try_read().is_err()
+        self.direct.try_read().is_err()
     }
 
-    /// Waits until all work that must not run beside an orphaned row of this kind has ended; none of it starts meanwhile.
-    /// Cancel safe.
+    /// Waits until all work that must not run concurrently with an orphaned row of this kind has ended; none of it starts
+    /// meanwhile. Cancel safe.
     pub(crate) async fn isolate(&self, kind: RowKind) -> Isolated {
-        let rows = self.0.rows.clone().write_owned().await;
+        let rows = self.rows.clone().write_owned().await;
         if kind != RowKind::Alone {
-            return Isolated { _rows: rows, _direct: None };
+            return (rows, None);
         }
-        let direct = self.0.direct.clone().write_owned().await;
-        self.0.exclusive.fetch_add(1, Relaxed);
-        Isolated { _rows: rows, _direct: Some(direct) }
+        let direct = self.direct.clone().write_owned().await;
+        self.exclusive.fetch_add(1, Relaxed);
+        (rows, Some(direct))
     }
 
     /// Returns whether orphaned rows have kept out other work for so long that it comes first, if there is any that one of
     /// them would keep out again: some rows are `due`, or it runs.
     pub(crate) fn is_early(&self, kind: RowKind, due: bool) -> bool {
-        let (rows, direct) = (&self.0.rows, &self.0.direct);
+        let (rows, direct) = (&self.rows, &self.direct);
         let runs = || rows.try_write().is_err() || kind == RowKind::Alone && direct.try_write().is_err();
-        self.0.patience.lock().is_open(Instant::now()) && (due || runs())
+        let is_open = self.patience.lock().open_until.is_some_and(|until| Instant::now() < until);
+        is_open && (due || runs())
     }
 
     /// Returns how long an orphaned row may wait for its isolation; at least for `least`.
     pub(crate) fn limit(&self, least: Duration) -> Duration {
-        self.0.patience.lock().limit(least)
+        self.patience.lock().limit.max(least)
     }
 
-    /// Records that an orphaned row has waited in vain since `began`.
-    pub(crate) fn gave_up(&self, began: Instant) {
-        let now = Instant::now();
-        self.0.patience.lock().gave_up(now - began, now);
+    /// Records that an orphaned row has waited for this long in vain.
+    pub(crate) fn gave_up(&self, waited: Duration) {
+        self.ran(waited, waited, Duration::ZERO);
     }
 
-    /// Records that orphaned rows have run, for which other work was kept out since `began`, and quiet since `quiet`.
-    pub(crate) fn ran(&self, began: Instant, quiet: Instant, least: Duration) {
-        let now = Instant::now();
-        self.0.patience.lock().ran(quiet - began, now - began, least, now);
+    /// Records that orphaned rows have run, after they had waited for this long, and that other work was kept out for that long.
+    /// If that is more than `least`, the other work comes first for as long.
+    pub(crate) fn ran(&self, waited: Duration, closed: Duration, least: Duration) {
+        let open = if closed > least { closed } else { Duration::ZERO };
+        let open_until = Instant::now().checked_add(open);
+        *self.patience.lock() = Patience { limit: waited.saturating_mul(2), open_until };
     }
 }
 
@@ -145,32 +136,10 @@ struct Patience {
     open_until: Option<Instant>,
 }
 
-impl Patience {
-    /// Returns whether the inbox has to stay open.
-    fn is_open(&self, now: Instant) -> bool {
-        self.open_until.is_some_and(|until| now < until)
-    }
-
-    /// Returns how long the next orphaned row may wait.
-    fn limit(&self, least: Duration) -> Duration {
-        self.limit.max(least)
-    }
-
-    /// Records that an orphaned row has waited for this long in vain.
-    fn gave_up(&mut self, waited: Duration, now: Instant) {
-        self.limit = waited.saturating_mul(2);
-        self.open_until = now.checked_add(waited);
-    }
-
-    /// Records that an orphaned row has run, after it had waited for this long, and that the inbox was closed for that long.
-    fn ran(&mut self, waited: Duration, closed: Duration, least: Duration, now: Instant) {
-        self.limit = waited.saturating_mul(2);
-        self.open_until = if closed > least { now.checked_add(closed) } else { None };
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
     async fn waits(future: impl Future) -> bool {
@@ -237,38 +206,44 @@ mod tests {
 
     const LEAST: Duration = Duration::from_secs(10);
 
+    fn is_open(lock: &IsolationLock) -> bool {
+        lock.is_early(RowKind::Orphan, true)
+    }
+
     /// The worst case: whenever the inbox is open, rows start that run for this long.
-    #[test]
-    fn an_orphan_gets_its_turn_and_the_others_half_of_the_time() {
+    #[tokio::test(start_paused = true)]
+    async fn an_orphan_gets_its_turn_and_the_others_half_of_the_time() {
         let (handler, begun) = (Duration::from_secs(600), Instant::now());
-        let (mut patience, mut now, mut closed) = (Patience::default(), begun, Duration::ZERO);
-        let waited = loop {
-            assert!(!patience.is_open(now));
-            let limit = patience.limit(LEAST);
-            if limit >= handler {
-                break handler;
-            }
+        let (lock, mut closed) = (IsolationLock::new(), Duration::ZERO);
+        while lock.limit(LEAST) < handler {
+            assert!(!is_open(&lock));
+            let limit = lock.limit(LEAST);
             closed += limit;
-            now += limit;
-            patience.gave_up(limit, now);
-            assert!(patience.is_open(now + limit / 2));
-            now += limit;
-        };
-        assert_eq!(closed * 2, now - begun);
+            advance(limit).await;
+            lock.gave_up(limit);
+            advance(limit / 2).await;
+            assert!(is_open(&lock));
+            advance(limit - limit / 2).await;
+        }
+        assert!(!is_open(&lock));
+        assert_eq!(closed * 2, begun.elapsed());
         assert!(closed < 2 * handler);
         // The next one waits no longer than that, and not at once.
         let run = Duration::from_secs(300);
-        patience.ran(waited, waited + run, LEAST, now);
-        assert!(patience.is_open(now + handler) && !patience.is_open(now + waited + run));
-        assert_eq!(patience.limit(LEAST), 2 * handler);
+        lock.ran(handler, handler + run, LEAST);
+        advance(handler).await;
+        assert!(is_open(&lock));
+        advance(run).await;
+        assert!(!is_open(&lock));
+        assert_eq!(lock.limit(LEAST), 2 * handler);
     }
 
-    #[test]
-    fn short_orphans_follow_one_another() {
-        let (mut patience, now) = (Patience::default(), Instant::now());
-        patience.gave_up(LEAST, now);
-        patience.ran(Duration::ZERO, Duration::from_secs(1), LEAST, now);
-        assert!(!patience.is_open(now));
-        assert_eq!(patience.limit(LEAST), LEAST);
+    #[tokio::test(start_paused = true)]
+    async fn short_orphans_follow_one_another() {
+        let lock = IsolationLock::new();
+        lock.gave_up(LEAST);
+        lock.ran(Duration::ZERO, Duration::from_secs(1), LEAST);
+        assert!(!is_open(&lock));
+        assert_eq!(lock.limit(LEAST), LEAST);
     }
 }

@@ -31,7 +31,7 @@ type Turn = Arc<Semaphore>;
 
 impl KeyQueue {
     /// Returns the last place in the queue of this key.
-    pub(crate) fn place(&self, key: impl Hash) -> KeyTicket {
+    pub(crate) fn enqueue(&self, key: impl Hash) -> KeyTicket {
         let key = self.0.hash.hash_one(key);
         let turn = match self.0.queues.lock().entry(key) {
             Entry::Vacant(queue) => {
@@ -45,11 +45,6 @@ impl KeyQueue {
             }
         };
         KeyTicket { queue: self.0.clone(), key, turn }
-    }
-
-    /// Returns whether this is a place in the queue of this key.
-    fn is_of(&self, place: &KeyTicket, key: impl Hash) -> bool {
-        place.key == self.0.hash.hash_one(key)
     }
 }
 
@@ -65,7 +60,7 @@ impl KeyTicket {
     /// Waits until all earlier places have left the queue. Cancel safe.
     pub(crate) async fn turn(&self) {
         if let Some(turn) = &self.turn {
-            // It ends with the error of a closed semaphore. A place that becomes the first stays the first.
+            // The wait ends with the error of a closed semaphore. A place that becomes the first stays the first.
             drop(turn.acquire().await);
         }
     }
@@ -104,9 +99,9 @@ impl KeyTickets {
     pub(crate) fn take<K: Hash + Copy>(&mut self, queue: &KeyQueue, keys: impl IntoIterator<Item = K>) -> bool {
         let mut held = std::mem::take(&mut self.0);
         for key in keys {
-            let place = match held.iter().position(|place| queue.is_of(place, key)) {
+            let place = match held.iter().position(|place| place.key == queue.0.hash.hash_one(key)) {
                 Some(at) => held.swap_remove(at),
-                None => queue.place(key),
+                None => queue.enqueue(key),
             };
             let has_turn = place.is_first();
             self.0.push(place);

@@ -1,4 +1,4 @@
-//! The leases of rows that were taken and wait for their run.
+//! The leases of rows that were fetched and wait for their run.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -17,7 +17,7 @@ use super::pipeline::Pipeline;
 #[derive(Debug, Default)]
 pub(crate) struct Leases(Mutex<Vec<Weak<Held>>>);
 
-/// Rows that were taken together, and whose leases are extended while this exists.
+/// Rows that were fetched together, and whose leases are extended while this exists.
 #[derive(Debug)]
 pub(crate) struct Held {
     token: Uuid,
@@ -25,7 +25,7 @@ pub(crate) struct Held {
 }
 
 impl Leases {
-    /// Extends the leases of these rows, which were taken together, until the returned value is dropped.
+    /// Extends the leases of these rows, which were fetched together, until the returned value is dropped.
     #[must_use]
     pub(crate) fn hold<'r>(&self, rows: impl IntoIterator<Item = &'r Row>) -> Option<Arc<Held>> {
         let mut rows = rows.into_iter().peekable();
@@ -36,16 +36,6 @@ impl Leases {
         all.push(Arc::downgrade(&held));
         Some(held)
     }
-
-    /// Returns the held rows by the token with which they were taken.
-    fn by_token(&self) -> HashMap<Uuid, Vec<i64>> {
-        let mut by_token = HashMap::<_, Vec<i64>>::new();
-        let held = self.0.lock();
-        held.iter()
-            .filter_map(Weak::upgrade)
-            .for_each(|held| by_token.entry(held.token).or_default().extend(&held.ids));
-        by_token
-    }
 }
 
 impl<S: Store> Pipeline<S> {
@@ -53,14 +43,19 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn extend_leases(&self) -> Infallible {
         loop {
             tokio::time::sleep(self.settings.lease / 3).await;
-            for (token, ids) in self.leases.by_token() {
+            // One statement extends all rows that were fetched together.
+            let mut by_token = HashMap::<_, Vec<i64>>::new();
+            for held in self.leases.0.lock().iter().filter_map(Weak::upgrade) {
+                by_token.entry(held.token).or_default().extend(&held.ids);
+            }
+            for (token, ids) in by_token {
                 let _own = self.own_statements.lock().await;
                 self.extended_rows(token, &ids).await;
             }
         }
     }
 
-    /// Extends the leases of these rows, which were taken together and wait for another run.
+    /// Extends the leases of these rows, which were fetched together and wait for another run.
     pub(crate) async fn extend_rows(&self, rows: &[&Row]) {
         if let Some(token) = rows.first().and_then(|row| row.locked_by) {
             let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
@@ -70,12 +65,9 @@ impl<S: Store> Pipeline<S> {
 
     /// Extends leases. An error is only logged: a lost lease is detected when the row starts to run.
     async fn extended_rows(&self, token: Uuid, ids: &[i64]) {
-        match self.store.extend(token, ids, self.settings.lease).await {
-            Ok(()) => {}
-            Err(fault) => {
-                self.outage.report(&fault);
-                tracing::debug!(error = %fault, "the leases of rows that wait were not extended");
-            }
+        if let Err(fault) = self.store.extend(token, ids, self.settings.lease).await {
+            self.outage.report(&fault);
+            tracing::debug!(error = %fault, "the leases of rows that wait were not extended");
         }
     }
 }

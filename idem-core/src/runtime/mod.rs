@@ -3,7 +3,8 @@
 //! | file | contents |
 //! |---|---|
 //! | `pipeline`, `settings` | the shared state, and the settings |
-//! | `decode` | the checks before any query; the preparation of a codec, and whose turn it is |
+//! | `decode` | the checks before any query |
+//! | `prepare` | the preparation of a codec, and whose turn it is |
 //! | `ended` | the result of one try of a message, and why it waits for the next one |
 //! | `key_queue` | waiters for a key, and the keys of a delivery |
 //! | `leases` | the leases of inbox rows, and their extension |
@@ -29,6 +30,7 @@ mod outage;
 mod outbox;
 mod persist;
 mod pipeline;
+mod prepare;
 mod running;
 mod settings;
 mod settle;
@@ -36,12 +38,12 @@ mod settle;
 pub use health::Health;
 pub use isolation_lock::IsolationLock;
 
-pub(crate) use decode::Preparing;
 pub(crate) use ended::{Ended, InRow, Wait};
 pub(crate) use isolation_lock::{Direct, Isolated};
 pub(crate) use key_queue::{KeyTicket, KeyTickets};
 pub(crate) use outage::within;
-pub(crate) use persist::{Refused, busy_wait, growing_waits, hold_wait, jittered, refused_wait, warn_of_refusal};
+pub(crate) use persist::{Refused, busy_wait, growing_waits, jittered, park_delay, refused_wait, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;
+pub(crate) use prepare::Preparing;
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use backon::ExponentialBackoff;
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::store::StoreError;
 use crate::{BoxError, Store};
 
 use super::health::Health;
-use super::persist::{Damped, Rate, short};
+use super::persist::{Rate, growing_waits, short};
 
 /// The availability of the database. While it is unavailable, no delivery is taken from the broker and those already
 /// received are parked.
@@ -21,7 +22,7 @@ pub(crate) struct Outage {
     /// Asks for a ping: a connection was lost, or claims are held up for long. Work continues meanwhile.
     doubt: Notify,
     /// When a lost connection was last logged.
-    told: Rate,
+    logged: Rate,
     /// When it was last pinged because claims were held up.
     asked: Rate,
 }
@@ -32,7 +33,7 @@ struct State {
     /// The deliveries that the database refuses one by one.
     refused: usize,
     /// How many may be unsettled at present. If all of them are refused, no further delivery can be taken.
-    room: usize,
+    capacity: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +49,13 @@ enum Database {
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// The minimum interval between two log lines about lost connections.
-const TELL: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The longest delay before work goes on with a database that has answered and refused it.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// How long a database has to work before these delays start again from the shortest.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// The minimum interval between two pings because claims are held up.
 const ASK: Duration = Duration::from_secs(1);
@@ -57,11 +64,11 @@ impl Outage {
     /// Creates the outage state of a worker with this health, and this maximum of unsettled deliveries.
     pub(crate) fn new(health: Health, unsettled: usize) -> Self {
         Self {
-            state: watch::Sender::new(State { database: Database::Up, refused: 0, room: unsettled }),
+            state: watch::Sender::new(State { database: Database::Up, refused: 0, capacity: unsettled }),
             most: unsettled,
             health,
             doubt: Notify::new(),
-            told: Rate::default(),
+            logged: Rate::default(),
             asked: Rate::default(),
         }
     }
@@ -73,20 +80,13 @@ impl Outage {
             StoreError::LockTimeout | StoreError::Serialization(_) | StoreError::Message(_) => {}
             StoreError::ConnectionLost(error) => {
                 // At a limited rate: each of many connections may be lost, again and again.
-                if self.is_up() && self.told.allows(TELL) {
+                if self.is_up() && self.logged.allows(LOG_INTERVAL) {
                     let error = crate::error::text(error.as_ref());
                     tracing::warn!(error, "a connection to the database was lost; the operation is retried");
                 }
                 self.doubt.notify_one();
             }
-            StoreError::Unavailable(error) => {
-                let before = self.change(|state| state.database = Database::Refuses);
-                let error = crate::error::text(error.as_ref());
-                match before.is_up() {
-                    true => tracing::warn!(error, "the database cannot be used; consumption pauses"),
-                    false => tracing::debug!(error, "the database still cannot be used"),
-                }
-            }
+            StoreError::Unavailable(error) => self.begins(Database::Refuses, &crate::error::text(error.as_ref())),
         }
     }
 
@@ -121,43 +121,49 @@ impl Outage {
     /// If it had answered and refused its work, an answer to a ping proves nothing: it may have room for a small row but not for
     /// a message. So work goes on after a delay, and waits longer if it is refused again soon.
     pub(crate) async fn watch<S: Store>(&self, store: &S) {
-        let mut damped = Damped::default();
+        let (mut waits, mut ended) = (delays(), Instant::now());
         loop {
             tokio::select! {
                 () = self.began() => {}
                 () = self.doubt.notified() => match within(ANSWER, store.ping()).await {
                     Ok(()) => continue,
-                    Err(error) => self.goes_away(&error),
+                    Err(error) => self.begins(Database::Away, &error),
                 },
             }
-            answers(store).await;
+            let mut pings = short();
+            while let Err(fault) = store.ping().await {
+                tracing::debug!(error = crate::error::text(&fault), "the database is still away");
+                tokio::time::sleep(pings.next().unwrap_or_default()).await;
+            }
             if self.state.borrow().database == Database::Refuses {
-                tokio::time::sleep(damped.wait()).await;
+                tokio::time::sleep(next_delay(&mut waits, ended.elapsed())).await;
+                ended = Instant::now();
             }
             self.change(|state| state.database = Database::Up);
             tracing::info!("the database can be used again; consumption goes on");
         }
     }
 
-    /// Begins an outage, unless there is one.
-    fn goes_away(&self, error: &str) {
+    /// Begins an outage, unless there is one. One that has answered and refused its work does so until it can be used.
+    fn begins(&self, outage: Database, error: &str) {
         let before = self.change(|state| {
-            if state.is_up() {
-                state.database = Database::Away;
+            if state.is_up() || outage == Database::Refuses {
+                state.database = outage;
             }
         });
-        if before.is_up() {
-            tracing::warn!(error, "the database cannot be used; consumption pauses");
+        match before.is_up() {
+            true => tracing::warn!(error, "the database cannot be used; consumption pauses"),
+            false => tracing::debug!(error, "the database still cannot be used"),
         }
     }
 
     /// Sets how many deliveries may be unsettled at present; `None` restores the normal limit. When the database refuses that
     /// many deliveries, no more are taken.
-    pub(crate) fn set_room(&self, room: Option<usize>) {
-        let room = room.map_or(self.most, |room| room.clamp(1, self.most));
+    pub(crate) fn set_capacity(&self, capacity: Option<usize>) {
+        let capacity = capacity.map_or(self.most, |capacity| capacity.clamp(1, self.most));
         // Looked at first, because this is called for each delivery and nearly always changes nothing.
-        if self.state.borrow().room != room {
-            self.change(|state| state.room = room);
+        if self.state.borrow().capacity != capacity {
+            self.change(|state| state.capacity = capacity);
         }
     }
 
@@ -166,7 +172,7 @@ impl Outage {
         let before = self.change(|state| state.refused = refused(state.refused));
         if !before.is_full() && self.state.borrow().is_full() {
             tracing::error!(
-                held = before.room,
+                held = before.capacity,
                 "the database refuses every held message, and no more messages can be received: check the \
                  constraints and triggers on idem's tables"
             );
@@ -193,8 +199,20 @@ impl State {
     }
 
     fn is_full(&self) -> bool {
-        self.refused >= self.room
+        self.refused >= self.capacity
     }
+}
+
+fn delays() -> ExponentialBackoff {
+    growing_waits(Duration::from_millis(100), LONGEST)
+}
+
+/// Returns the delay before work goes on with a database that has refused it, so long after the last delay.
+fn next_delay(waits: &mut ExponentialBackoff, since: Duration) -> Duration {
+    if since >= QUIET {
+        *waits = delays();
+    }
+    waits.next().unwrap_or(LONGEST)
 }
 
 /// Waits for an answer for at most `limit`. The error is a text.
@@ -209,11 +227,19 @@ pub(crate) async fn within<T, E: Into<BoxError>>(
     })
 }
 
-/// Waits until the database answers.
-async fn answers<S: Store>(store: &S) {
-    let mut waits = short();
-    while let Err(fault) = store.ping().await {
-        tracing::debug!(error = crate::error::text(&fault), "the database is still away");
-        tokio::time::sleep(waits.next().unwrap_or_default()).await;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_refuses_again_soon_is_tried_more_seldom_until_a_quiet_minute() {
+        let mut waits = delays();
+        // Each has a jitter of up to 100 percent.
+        let shortest = Duration::from_millis(100)..=Duration::from_millis(200);
+        let again: Vec<Duration> = (0..20).map(|_| next_delay(&mut waits, QUIET / 2)).collect();
+        assert!(shortest.contains(&again[0]) && again[..8].is_sorted(), "{again:?}");
+        assert!(again[8..].iter().all(|delay| (LONGEST / 2..=LONGEST).contains(delay)), "{again:?}");
+        let quiet = next_delay(&mut waits, QUIET);
+        assert!(shortest.contains(&quiet), "{quiet:?}");
     }
 }

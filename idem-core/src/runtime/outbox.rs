@@ -3,16 +3,14 @@
 //! If it is full, consumption pauses, and no handler fails: failures would use up attempts, and make dead letters of messages
 //! that have done nothing wrong.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::Store;
 use crate::outbox::Unread;
-use crate::store::OutboxId;
-use crate::telemetry::{OUTBOX_COUNTED, OutboxGauges};
+use crate::telemetry::{self, OUTBOX_COUNTED};
 
 use super::outage::within;
 use super::persist::jittered;
@@ -28,75 +26,38 @@ const COUNT: Duration = Duration::from_secs(30);
 /// After so many counts in a row that failed, consumption goes on: nobody knows whether the outbox is still full.
 const BLIND: u32 = 3;
 
-/// The outbox of a worker whose handlers stage messages.
-#[derive(Debug)]
-pub(crate) struct OutboxGate {
-    pub(crate) id: OutboxId,
-    /// Whether more messages wait to be published than the user permits.
-    full: watch::Sender<bool>,
-    /// Whether a local message was staged.
-    hands_over: AtomicBool,
-    /// Whether a message that a relay has to publish was staged, or waits.
-    publishes: AtomicBool,
-}
-
-impl OutboxGate {
-    pub(crate) fn new(id: OutboxId) -> Self {
-        Self { id, full: watch::Sender::default(), hands_over: AtomicBool::default(), publishes: AtomicBool::default() }
-    }
-
-    /// Records that a local message was staged.
-    pub(crate) fn hands_over(&self) {
-        self.hands_over.store(true, Relaxed);
-    }
-
-    /// Records that a message was staged, or waits, that a relay has to publish.
-    pub(crate) fn publishes(&self) {
-        self.publishes.store(true, Relaxed);
-    }
-
-    /// Returns whether more messages wait to be published than the user permits.
-    pub(crate) fn is_full(&self) -> bool {
-        *self.full.borrow()
-    }
-}
-
 impl<S: Store> Pipeline<S> {
     /// Returns whether more messages wait to be published than the user permits.
     pub(crate) fn is_outbox_full(&self) -> bool {
-        self.outbox.as_ref().is_some_and(OutboxGate::is_full)
+        self.outbox.is_some() && *self.full_outbox.borrow()
     }
 
-    /// Waits until it is so, or until it is not. Cancel safe.
+    /// Waits until the outbox is full, or until it is not. Cancel safe.
     pub(crate) async fn outbox_full(&self, full: bool) {
-        match &self.outbox {
+        // Looked at first, because this is called for each delivery.
+        if full != self.is_outbox_full() {
             // The sender lives in `self`, so waiting cannot fail.
-            Some(gate) if full != gate.is_full() => drop(gate.full.subscribe().wait_for(|now| *now == full).await),
-            None if full => std::future::pending().await,
-            _ => {}
+            let _ = self.full_outbox.subscribe().wait_for(|now| *now == full).await;
         }
     }
 
     /// Watches the outbox, until the future is dropped: whether a relay of it is alive, and whether its backlog is longer
     /// than the user permits.
     pub(crate) async fn watch_outbox(&self) {
-        let Some(gate) = &self.outbox else { return };
+        let Some(outbox) = self.outbox else { return };
         let Settings { backlog, relay_patience: patience, .. } = self.settings;
         let consumer = &self.consumer;
-        let gauges = OutboxGauges::new(consumer);
         let limit = backlog.unwrap_or(0).saturating_add(1).max(OUTBOX_COUNTED);
-        let (mut failures, mut unread, mut relayed) = (0_u32, Unread::default(), Instant::now());
+        let (mut failures, mut unread, mut relayed, mut waits) = (0_u32, Unread::default(), Instant::now(), false);
         loop {
-            unread.look(&self.store, Some(consumer)).await;
+            unread.check(&self.store, Some(consumer)).await;
             let began = Instant::now();
-            match within(COUNT, self.store.outbox_stats(gate.id, limit)).await {
+            match within(COUNT, self.store.outbox_stats(outbox, limit)).await {
                 Ok(stats) => {
                     failures = 0;
-                    gauges.set(&stats);
-                    if stats.waiting > 0 {
-                        gate.publishes();
-                    }
-                    gate.full.send_replace(backlog.is_some_and(|backlog| stats.waiting > backlog));
+                    telemetry::outbox(consumer, &stats);
+                    waits = stats.waiting > 0;
+                    self.full_outbox.send_replace(backlog.is_some_and(|backlog| stats.waiting > backlog));
                     if stats.relay_seen.is_some_and(|seen| seen < SHOWN) {
                         relayed = Instant::now();
                     }
@@ -106,7 +67,7 @@ impl<S: Store> Pipeline<S> {
                     relayed = Instant::now();
                     failures = failures.saturating_add(1);
                     tracing::warn!(consumer, error, "the messages of the outbox could not be counted");
-                    if failures >= BLIND && gate.full.send_replace(false) {
+                    if failures >= BLIND && self.full_outbox.send_replace(false) {
                         tracing::error!(
                             consumer,
                             failures,
@@ -116,26 +77,27 @@ impl<S: Store> Pipeline<S> {
                     }
                 }
             }
-            // Without any message yet, it is to be told in time that no relay runs.
-            let needs_relay = gate.publishes.load(Relaxed) || !gate.hands_over.load(Relaxed);
-            self.tell_of_outbox(gate, needs_relay && relayed.elapsed() > patience);
+            // A worker that has only handed local messages over needs no relay. Without any message yet, it is to be logged in
+            // time that no relay runs.
+            let needs_relay = waits || !self.hands_over.load(Relaxed);
+            self.log_outbox(needs_relay && relayed.elapsed() > patience);
             // However many messages wait, most of the time is not spent on counting them, unless a worker waits for it.
-            let factor = if gate.is_full() { 1 } else { 10 };
+            let factor = if self.is_outbox_full() { 1 } else { 10 };
             tokio::time::sleep(jittered((patience / 12).max(factor * began.elapsed()))).await;
             self.outage.over().await;
         }
     }
 
     /// Reports whether a relay is missing, and whether the outbox is full.
-    fn tell_of_outbox(&self, gate: &OutboxGate, missing: bool) {
-        let (consumer, told) = (&self.consumer, self.health.unrelayed());
+    fn log_outbox(&self, missing: bool) {
+        let (consumer, logged) = (&self.consumer, self.health.unrelayed());
         let unrelayed = missing.then(|| {
             format!(
                 "no relay of the outbox {consumer:?} is alive, so nothing that handlers publish leaves: run \
                  `Relay::new({consumer:?}, ..)`"
             )
         });
-        let full = self.settings.backlog.filter(|_| gate.is_full()).map(|backlog| {
+        let full = self.settings.backlog.filter(|_| self.is_outbox_full()).map(|backlog| {
             format!(
                 "consumption pauses, because more than {backlog} messages of the outbox {consumer:?} wait to be published"
             )
@@ -143,8 +105,8 @@ impl<S: Store> Pipeline<S> {
         let why: Vec<String> = unrelayed.into_iter().chain(full).collect();
         let why = (!why.is_empty()).then(|| why.join("; "));
         match &why {
-            Some(now) if told.as_ref() != Some(now) => tracing::error!(consumer, "{now}"),
-            None if told.is_some() => tracing::info!(consumer, "messages of the outbox are published again"),
+            Some(now) if logged.as_ref() != Some(now) => tracing::error!(consumer, "{now}"),
+            None if logged.is_some() => tracing::info!(consumer, "messages of the outbox are published again"),
             _ => {}
         }
         self.health.set_unrelayed(why);

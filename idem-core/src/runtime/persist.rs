@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::store::{Row, StoreError};
-use crate::{BoxError, Delivery, Store};
+use crate::{Delivery, Store};
 
 use super::ended::{Ended, Wait};
 use super::outage::Outage;
@@ -23,14 +23,14 @@ impl Outage {
         Ended::Park(match fault {
             StoreError::Message(error) => Wait::Refused(error),
             StoreError::LockTimeout | StoreError::Serialization(_) => Wait::Claim,
-            StoreError::ConnectionLost(_) => Wait::Answer,
+            StoreError::ConnectionLost(_) => Wait::Unanswered,
             StoreError::Unavailable(_) => Wait::Free,
         })
     }
 
     /// Repeats a statement until the database has answered it. Returns `None` if `stop` comes first. With a token that nobody
     /// cancels, only the abort of the worker's tasks, after the shutdown timeout, ends it earlier.
-    pub(crate) async fn insist<T, F: Future<Output = Result<T, StoreError>>>(
+    pub(crate) async fn retry_until_answered<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         stop: &CancellationToken,
         write: impl Fn() -> F,
@@ -43,26 +43,15 @@ impl Outage {
                     tracing::debug!(error = crate::error::text(&fault), "tried again");
                 }
             }
-            stop.run_until_cancelled(self.pause(tries)).await?;
+            let pause = async {
+                if self.is_up() {
+                    tokio::time::sleep(park_delay(tries)).await;
+                }
+                self.over().await;
+            };
+            stop.run_until_cancelled(pause).await?;
         }
         None
-    }
-
-    /// Waits for the end of an outage, or if there is none for a while, longer from try to try. Cancel safe.
-    async fn pause(&self, tries: usize) {
-        if self.is_up() {
-            tokio::time::sleep(hold_wait(tries)).await;
-        }
-        self.over().await;
-    }
-}
-
-/// Takes a refusal of a write because of its message for an answer: the database would refuse it again until somebody
-/// removes the cause.
-fn refused<T>(answer: Result<T, StoreError>) -> Result<Result<T, BoxError>, StoreError> {
-    match answer {
-        Err(StoreError::Message(error)) => Ok(Err(error)),
-        answer => answer.map(Ok),
     }
 }
 
@@ -81,15 +70,22 @@ impl<S: Store> Pipeline<S> {
     ///
     /// # Errors
     /// It was not written, so the lease of the row ends, and a call counts as one that may have had an effect. `Lost`: another
-    /// process has taken the row meanwhile, or an operator has changed it. `Park`: the database refuses it because of the message.
-    /// `Stopped`: the worker has stopped before the database has answered.
-    pub(crate) async fn insist_for<F: Future<Output = Result<bool, StoreError>>>(
+    /// process has fetched the row meanwhile, or an operator has changed it. `Park`: the database refuses it because of the
+    /// message. `Stopped`: the worker has stopped before the database has answered.
+    pub(crate) async fn write_until_answered<F: Future<Output = Result<bool, StoreError>>>(
         &self,
         row: &Row,
         tries: Option<usize>,
         write: impl Fn() -> F,
     ) -> Result<(), Ended> {
-        match self.outage.insist(&self.stop, || async { refused(write().await) }).await {
+        // A refusal because of the message is an answer: it would be repeated until somebody removes the cause.
+        let answered = || async {
+            match write().await {
+                Err(StoreError::Message(error)) => Ok(Err(error)),
+                answer => answer.map(Ok),
+            }
+        };
+        match self.outage.retry_until_answered(&self.stop, answered).await {
             Some(Ok(true)) => Ok(()),
             Some(Ok(false)) => Err(Ended::Lost),
             Some(Err(error)) => {
@@ -146,45 +142,21 @@ pub(super) fn short() -> impl Iterator<Item = Duration> {
     growing_waits(Duration::from_millis(50), SHORT)
 }
 
-/// Returns the delay before the next try of a held delivery: longer with each hold, up to two seconds.
-pub(crate) fn hold_wait(holds: usize) -> Duration {
-    short().nth(holds.min(16)).unwrap_or(SHORT)
+/// Returns the delay before the next try of a parked delivery: longer with each try, up to two seconds.
+pub(crate) fn park_delay(tries: usize) -> Duration {
+    short().nth(tries.min(16)).unwrap_or(SHORT)
 }
 
 /// Returns the delay before the next try of a delivery whose claim another transaction holds: up to ten seconds, because
 /// that transaction may run for as long as a handler, and each try waits for it in a lane for up to a second.
-pub(crate) fn busy_wait(holds: usize) -> Duration {
-    growing_waits(Duration::from_millis(50), BUSY).nth(holds.min(16)).unwrap_or(BUSY)
+pub(crate) fn busy_wait(tries: usize) -> Duration {
+    growing_waits(Duration::from_millis(50), BUSY).nth(tries.min(16)).unwrap_or(BUSY)
 }
 
 /// Returns the delay before the next try of a message that the database refuses although it works for others: up to one
 /// minute, because an operator has to fix something first.
 pub(crate) fn refused_wait(tries: usize) -> Duration {
     growing_waits(Duration::from_millis(100), LONG).nth(tries.min(16)).unwrap_or(LONG)
-}
-
-/// The delays after which work goes on with a database that answers but has refused work. If it refuses again soon, the delays
-/// continue from the last one.
-#[derive(Debug, Default)]
-pub(super) struct Damped {
-    next: Duration,
-    /// When the last delay ends.
-    ends: Option<Instant>,
-}
-
-const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(30);
-/// How long a database has to work before the delays start again from the shortest.
-const QUIET: Duration = Duration::from_secs(60);
-
-impl Damped {
-    /// Returns the delay after which work goes on.
-    pub(super) fn wait(&mut self) -> Duration {
-        let is_quiet = self.ends.is_none_or(|ends| ends.elapsed() >= QUIET);
-        let wait = if is_quiet { FIRST } else { self.next };
-        *self = Self { next: (wait * 2).min(LONGEST), ends: Instant::now().checked_add(wait) };
-        wait
-    }
 }
 
 /// Adds jitter of up to 10 percent either way to a poll interval, which spreads the polls of many processes.
@@ -211,16 +183,6 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_database_that_fails_again_soon_is_tried_where_it_was_left() {
-        let mut damped = Damped::default();
-        let waits: Vec<_> = (0..4).map(|_| damped.wait().as_millis()).collect();
-        assert_eq!(waits, [100, 200, 400, 800]);
-        assert_eq!((0..20).map(|_| damped.wait()).last(), Some(LONGEST));
-        damped.ends = Instant::now().checked_sub(QUIET);
-        assert_eq!(damped.wait(), FIRST);
-    }
 
     #[test]
     fn something_is_done_again_after_the_pause() {

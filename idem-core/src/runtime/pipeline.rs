@@ -1,8 +1,9 @@
 //! The state that all lanes of a worker share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use tokio::sync::{Mutex, Notify, Semaphore, broadcast, watch};
+use tokio::sync::{Mutex, Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::inbox::ParkedRows;
@@ -12,15 +13,14 @@ use crate::telemetry::ConsumerMetrics;
 use crate::{Key, Lag, Source, Store};
 
 use super::batch_throttle::BatchThrottle;
-use super::decode::Preparations;
 use super::defect::Defect;
 use super::health::{Health, KillSwitch};
 use super::isolation_lock::IsolationLock;
 use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
-use super::outbox::OutboxGate;
 use super::persist::Rate;
+use super::prepare::Preparations;
 use super::settings::Settings;
 
 /// The state that all lanes of a worker share.
@@ -31,7 +31,11 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) routes: Routes<S>,
     pub(crate) settings: Settings,
     /// The outbox of the consumer, if a handler stages messages.
-    pub(crate) outbox: Option<OutboxGate>,
+    pub(crate) outbox: Option<OutboxId>,
+    /// Whether more messages of the outbox wait to be published than the user permits.
+    pub(super) full_outbox: watch::Sender<bool>,
+    /// Whether a handler has staged a local message.
+    pub(crate) hands_over: AtomicBool,
     /// The keys in progress. Deliveries of one key run one at a time.
     pub(crate) key_locks: KeyQueue,
     pub(crate) throttle: BatchThrottle,
@@ -45,7 +49,7 @@ pub(crate) struct Pipeline<S: Store> {
     /// The log lines about calls that could not begin in time.
     pub(crate) late_calls: Rate,
     /// Which messages prepare their codecs.
-    pub(crate) preparations: Arc<Preparations>,
+    pub(crate) preparations: Preparations,
     /// Serializes the inbox's own statements, which use one connection.
     pub(crate) own_statements: Mutex<()>,
     pub(crate) outage: Arc<Outage>,
@@ -55,16 +59,14 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) metrics: ConsumerMetrics,
     /// Reads the number of messages that wait at the broker. `None` while there is no subscription that reports it.
     pub(crate) lag: watch::Sender<Option<Lag>>,
-    /// Limits the deliveries stored singly: this many connections are reserved for them besides the lanes.
-    pub(crate) single_stores: Semaphore,
     /// Notified when something was scheduled, so that the inbox need not wait for its next poll.
     pub(crate) scheduled: Notify,
     /// The same for rows whose handlers make an external call.
     pub(crate) calls_due: Notify,
-    /// Tells ordered deliveries, which wait for their rows, of each row that has run in this process, whatever its result.
+    /// Notifies ordered deliveries, which wait for their rows, of each row that has run in this process, whatever its result.
     pub(crate) ran: broadcast::Sender<(HandlerId, Key)>,
     /// Held while one of them queries the database, so that any number of them needs only one connection.
-    pub(crate) look: Mutex<()>,
+    pub(crate) poll: Mutex<()>,
     /// The ordering keys, each with its deliveries that are not settled yet.
     pub(crate) order: KeyQueue,
     /// The worker drains: deliveries that are not running are released.
@@ -73,8 +75,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) stop: CancellationToken,
 }
 
-/// How many rows that have run may be untold to a delivery that waits for one. If there are more, it looks for its own. Deliveries
-/// look one after another, so many rows run before the last one of hundreds is told of any.
+/// How many rows that have run may wait to be reported to a delivery that waits for one. If there are more, it polls for its own.
+/// Deliveries poll one after another, so many rows run before the last one of hundreds hears of any.
 const RAN: usize = 1024;
 
 impl<S: Store> Pipeline<S> {
@@ -91,7 +93,9 @@ impl<S: Store> Pipeline<S> {
         Self {
             system: source.system(),
             routes,
-            outbox: outbox.map(OutboxGate::new),
+            outbox,
+            full_outbox: watch::Sender::default(),
+            hands_over: AtomicBool::default(),
             key_locks: KeyQueue::default(),
             throttle: BatchThrottle::new(settings.batch),
             isolation_lock: settings.isolation_lock.clone(),
@@ -99,7 +103,7 @@ impl<S: Store> Pipeline<S> {
             parked_rows: ParkedRows::default(),
             left_to_callers: Rate::default(),
             late_calls: Rate::default(),
-            preparations: Arc::default(),
+            preparations: Preparations::default(),
             own_statements: Mutex::default(),
             outage: Arc::new(Outage::new(health.clone(), unsettled)),
             kill_switch: KillSwitch::new(settings.undeliverable_limit, health.clone()),
@@ -107,11 +111,10 @@ impl<S: Store> Pipeline<S> {
             defect: Defect::default(),
             metrics: ConsumerMetrics::new(&consumer),
             lag: watch::Sender::new(source.lag()),
-            single_stores: Semaphore::new(settings.stored_at_once()),
             scheduled: Notify::new(),
             calls_due: Notify::new(),
             ran: broadcast::Sender::new(RAN),
-            look: Mutex::default(),
+            poll: Mutex::default(),
             order: KeyQueue::default(),
             draining: CancellationToken::new(),
             stop: CancellationToken::new(),

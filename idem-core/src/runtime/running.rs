@@ -13,7 +13,8 @@ use super::outage::Outage;
 /// runs no more user code.
 ///
 /// User code never runs without a lock: one outage, and copies of a message that ends its process, could otherwise make a row
-/// dead that runs beside them. An orphaned row that ends the process before an outcome is written still costs that row a start.
+/// dead that runs concurrently with them. An orphaned row that ends the process before an outcome is written still costs that row
+/// a start.
 #[derive(Debug)]
 pub(crate) struct Running(Mutex<State>);
 
@@ -35,7 +36,7 @@ pub(crate) enum Permit {
     Orphan(Isolated),
 }
 
-/// User code of a piece of work, which runs until this is dropped. No orphaned row runs beside it.
+/// User code of a piece of work, which runs until this is dropped. No orphaned row runs concurrently with it.
 #[must_use]
 pub(crate) struct UserCode<'a>(&'a Running);
 

@@ -35,9 +35,8 @@ pub(crate) struct Settings {
     /// Whether several handlers may take one delivery.
     pub(crate) fan_out: bool,
     pub(crate) cloud_events: bool,
-    pub(crate) allow_unregistered_rows: bool,
     /// Consumption pauses if this many of so many last deliveries are undeliverable.
-    pub(crate) undeliverable_limit: Option<(usize, usize)>,
+    pub(crate) undeliverable_limit: (usize, usize),
     /// How many messages of the outbox may wait to be published.
     pub(crate) backlog: Option<u64>,
     /// How long no relay may be alive until the worker is unready.
@@ -67,8 +66,7 @@ impl Default for Settings {
             route_by: RouteBy::EventType,
             fan_out: false,
             cloud_events: false,
-            allow_unregistered_rows: false,
-            undeliverable_limit: Some((50, 100)),
+            undeliverable_limit: (50, 100),
             backlog: None,
             relay_patience: Duration::from_secs(60),
             observe: None,
@@ -89,6 +87,9 @@ fn at_hand(running: usize) -> usize {
 
 /// Besides direct and inbox runs: the inbox's own statements, the housekeeping, and the sign of life.
 const BOOKKEEPING: usize = 3;
+
+/// The largest window of the kill switch, which is in memory, and is counted for each undeliverable message.
+const WINDOW: usize = 10_000;
 
 impl Settings {
     pub(crate) fn is_unordered(&self) -> bool {
@@ -133,7 +134,7 @@ impl Settings {
     /// By default, single deliveries have some [`at_hand`]. A batch takes the deliveries that are available, so as many as
     /// are in progress must wait behind them; otherwise each lane would find only those received since it settled its last
     /// batch. In an order by partition or key, deliveries that wait for their turn or their next attempt must leave room
-    /// for other keys. In the order of a queue nothing runs beside the first one, and with `.inbox()` deliveries are
+    /// for other keys. In the order of a queue nothing runs concurrently with the first one, and with `.inbox()` deliveries are
     /// settled at once.
     fn usual(&self) -> usize {
         let running = self.worked_on();
@@ -186,11 +187,11 @@ impl Settings {
                 "`.handler_timeout(..)`, `.prepare_timeout(..)`, `.lease_duration(..)` and `.poll_interval(..)` must be longer than zero",
             );
         }
-        if let Some((limit, of)) = self.undeliverable_limit
-            && !(1..=of).contains(&limit)
-        {
+        let (limit, of) = self.undeliverable_limit;
+        if !(1..=of).contains(&limit) || of > WINDOW {
             return refuse(
-                "`.undeliverable_limit(limit, of)` needs a limit from 1 to `of`; `.no_undeliverable_limit()` turns it off",
+                "`.undeliverable_limit(limit, of)` needs a limit from 1 to `of`, and `of` at most 10000, since the worker keeps so \
+                 many in memory: for messages that nobody needs, add a handler that names no event, and does nothing",
             );
         }
         Ok(())
@@ -219,5 +220,18 @@ mod tests {
         assert_eq!([1, 2, 4, 5, 16, 100].map(at_hand), [1, 1, 1, 2, 4, 25]);
         let accepted = |prefetch| Settings { prefetch: Some(prefetch), ..direct() }.check("billing").is_ok();
         assert!(!accepted(3) && accepted(4) && accepted(65_535) && !accepted(65_536));
+    }
+
+    /// A window without an end would turn the kill switch off, and grow in memory for as long as the worker runs.
+    #[test]
+    fn the_window_of_the_kill_switch_has_an_end() {
+        let accepted = |undeliverable_limit| {
+            let settings = Settings { undeliverable_limit, ..Settings::default() };
+            settings.check("billing").is_ok()
+        };
+        assert!(accepted((1, 1)) && accepted((WINDOW, WINDOW)));
+        assert!(
+            !accepted((0, 1)) && !accepted((2, 1)) && !accepted((1, WINDOW + 1)) && !accepted((usize::MAX, usize::MAX))
+        );
     }
 }

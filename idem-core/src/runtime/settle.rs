@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use tracing::Span;
 
 use crate::panic_text::panic_text;
-use crate::routes::Route;
-use crate::{Acker, BoxError, Delivery, DeliveryOrder, Key, Observed, Outcome, Settled, Store, telemetry};
+use crate::store::Identity;
+use crate::{Acker, BoxError, Delivery, DeliveryOrder, Observed, Outcome, Settled, Store, telemetry};
 
 use super::pipeline::Pipeline;
 
@@ -56,30 +56,22 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Reports the outcome to the metrics, the log and the observer. `route`: the handler, if one takes the delivery. `key`: the
-    /// key of the message for this handler, if the message has one.
-    pub(crate) fn emit(&self, route: Option<&Route<S>>, key: Option<&Key>, delivery: &Delivery, outcome: &Outcome) {
-        // A processed message has made progress at its commit, where the clock is read anyway.
-        if *outcome != Outcome::Processed {
-            self.health.progress();
-        }
-        route.map_or(&self.routes.nobody_meters, |route| &route.meters).count(outcome);
-        if telemetry::is_heard() {
+    /// Reports the outcome of a message for one handler, or for nobody, to the metrics, the log and the observer.
+    pub(crate) fn emit(&self, identity: &Identity, delivery: &Delivery, outcome: &Outcome) {
+        self.routes.meters(identity.handler).count(outcome);
+        if telemetry::is_traced() {
             Span::current().record("idem.outcome", outcome.as_str());
         }
         // Failures were logged with their cause where they were written.
         tracing::debug!(outcome = outcome.as_str(), "the delivery is settled");
         if let Some(observe) = &self.settings.observe {
-            let handler = route.map(|route| route.handler.facts().name);
+            let handler = self.routes.get(identity.handler).map(|route| route.handler.facts().name);
+            let key = identity.known_key();
             let observed = Observed { delivery, handler, key, outcome };
             // An observer that panics must not cost the lane.
             if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| observe(observed))) {
                 tracing::warn!(panic = panic_text(panic.as_ref()), "the observer panicked");
             }
         }
-    }
-
-    pub(crate) fn meters(&self, delivery: &Delivery) -> &telemetry::Meters {
-        self.routes.find(delivery).map_or(&self.routes.nobody_meters, |route| &route.meters)
     }
 }

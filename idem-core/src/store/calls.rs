@@ -1,14 +1,13 @@
-//! External calls: who makes them, their answers and results, and what an operator decides about them.
+//! External calls: their answers and results, and what an operator decides about them.
 
-use std::borrow::Cow;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::Reason;
 
-use super::{HandlerId, Row};
+use super::Row;
 
 /// The answer of an external call, as JSON. Its `Debug` shows only the length, because an answer may contain personal data.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,18 +31,6 @@ impl fmt::Debug for CallAnswer {
     }
 }
 
-/// The rows of a fetch.
-// Exhaustive: a store makes it.
-#[derive(Debug, Clone)]
-pub struct TakenCalls {
-    /// The rows that were fetched.
-    pub rows: Vec<Row>,
-    /// When the store had its connection, or was the writer, and had not yet sent the statement by which the database dates the
-    /// leases: none of them began before. A call has to be sent within a part of its lease, and counts from here, so that it
-    /// loses nothing by a wait for the connection.
-    pub since: Instant,
-}
-
 /// How many rows become ordinary ones in one statement.
 pub const RELEASED_AT_ONCE: u32 = 1000;
 
@@ -55,17 +42,6 @@ pub struct LeftCalls {
     pub released: u64,
     /// How many wait for a version of the service that makes the call, because it may have begun.
     pub in_doubt: u64,
-}
-
-/// A handler that makes external calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller {
-    /// The handler.
-    pub handler: HandlerId,
-    /// The lease of a row for a call, longer than the call can take.
-    pub lease: Duration,
-    /// The name of its call, which is stored with a row whose first call it is. That of one whose provider knows no keys says so.
-    pub name: Cow<'static, str>,
 }
 
 /// The result of a call, for a row in its call phase. Until it is written, the call counts as one that may have had an effect.
@@ -93,7 +69,7 @@ pub struct CallResult {
 
 impl CallResult {
     /// A result that changes nothing but the token and the time at which the row is due.
-    pub fn given_back(due: Duration) -> Self {
+    pub fn snoozed(due: Duration) -> Self {
         Self {
             answer: None,
             next: Ok(due),
@@ -107,17 +83,17 @@ impl CallResult {
 
     /// A failed attempt.
     pub fn failed(next: Result<Duration, Reason>, error: String) -> Self {
-        Self { next, error: Some(error), is_attempt: true, ..Self::given_back(Duration::ZERO) }
+        Self { next, error: Some(error), is_attempt: true, ..Self::snoozed(Duration::ZERO) }
     }
 
     /// The answer.
     pub fn answered(answer: CallAnswer) -> Self {
-        Self { answer: Some(answer), ..Self::given_back(Duration::ZERO) }
+        Self { answer: Some(answer), ..Self::snoozed(Duration::ZERO) }
     }
 
     /// A dead row, without one more attempt.
     pub fn dead(reason: Reason, error: String) -> Self {
-        Self { next: Err(reason), error: Some(error), ..Self::given_back(Duration::ZERO) }
+        Self { next: Err(reason), error: Some(error), ..Self::snoozed(Duration::ZERO) }
     }
 }
 
@@ -163,7 +139,7 @@ pub(crate) fn called_for(row: &Row, lease: Duration) -> Option<Duration> {
         return None;
     }
     let times = row.locked_until.and_then(|end| end.checked_sub(lease)).zip(row.called_at);
-    let age = times.and_then(|(taken, called_at)| taken.duration_since(called_at).ok());
+    let age = times.and_then(|(fetched, called_at)| fetched.duration_since(called_at).ok());
     Some(age.unwrap_or(Duration::MAX))
 }
 
@@ -172,32 +148,32 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::store::Identity;
+    use crate::store::{HandlerId, Identity};
     use crate::{Delivery, Fingerprint, Key};
 
     const SECOND: Duration = Duration::from_secs(1);
-    const TAKEN: Duration = Duration::from_secs(1_000_000);
+    const FETCHED: Duration = Duration::from_secs(1_000_000);
 
     /// How old the key of a row is that was first called at this time.
     fn age(called_at: Option<Duration>, is_first_call: bool) -> Option<Duration> {
         let identity = Identity { handler: HandlerId(1), key: Key::empty(), fingerprint: Fingerprint::none() };
         let time = |since| SystemTime::UNIX_EPOCH + since;
-        let mut row = Row::new(7, identity, String::new(), Delivery::new("orders", ""), time(TAKEN));
-        row.locked_until = Some(time(TAKEN + 30 * SECOND));
+        let mut row = Row::new(7, identity, String::new(), Delivery::new("orders", ""), time(FETCHED));
+        row.locked_until = Some(time(FETCHED + 30 * SECOND));
         (row.called_at, row.is_first_call) = (called_at.map(time), is_first_call);
         called_for(&row, 30 * SECOND)
     }
 
     #[test]
-    fn a_call_is_the_first_only_if_its_take_says_so() {
-        assert_eq!(age(Some(TAKEN), true), None);
-        assert_eq!(age(Some(TAKEN), false), Some(Duration::ZERO), "it has ended, and was replayed at once");
-        assert_eq!(age(Some(TAKEN - 5 * SECOND), false), Some(5 * SECOND));
+    fn a_call_is_the_first_only_if_its_fetch_says_so() {
+        assert_eq!(age(Some(FETCHED), true), None);
+        assert_eq!(age(Some(FETCHED), false), Some(Duration::ZERO), "it has ended, and was replayed at once");
+        assert_eq!(age(Some(FETCHED - 5 * SECOND), false), Some(5 * SECOND));
     }
 
     #[test]
     fn a_clock_that_went_back_makes_no_key_young() {
-        assert_eq!(age(Some(TAKEN + SECOND), false), Some(Duration::MAX));
+        assert_eq!(age(Some(FETCHED + SECOND), false), Some(Duration::MAX));
         assert_eq!(age(None, false), Some(Duration::MAX));
     }
 }

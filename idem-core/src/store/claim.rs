@@ -24,7 +24,7 @@ pub struct Identity {
 
 impl Identity {
     /// The order in which all transactions claim, so that none of them waits for one that waits for it.
-    pub(crate) fn place(&self) -> (i32, &[u8]) {
+    pub(crate) fn sort_key(&self) -> (i32, &[u8]) {
         (self.handler.0, self.key.as_bytes())
     }
 
@@ -112,7 +112,7 @@ pub enum TxnState {
 }
 
 /// What the error of a handler says about its transaction.
-// Exhaustive: the core decides by it whether the message is charged.
+// Exhaustive: the core decides by it whether an attempt is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
     /// Nothing.
@@ -140,7 +140,7 @@ pub enum CommitResult {
     RolledBack,
     /// The handler had ended the transaction by COMMIT: the claim, and the handler's writes up to that point, are
     /// committed. The handle is that of this transaction.
-    CommittedEarly(Box<Ticket>),
+    CommittedEarly(Box<TxnHandle>),
     /// The handler had run COMMIT, which SQLite refused; nothing was written.
     CommitRefused,
     /// The database refused to commit (a deferred constraint, for example); nothing was written.
@@ -157,7 +157,7 @@ pub enum CommitResult {
     Unknown(StoreError),
     /// The connection was lost before COMMIT was sent or run: nothing was written, unless the handler had run COMMIT. The
     /// transaction handle shows which.
-    NotSent(StoreError, Option<Box<Ticket>>),
+    NotSent(StoreError, Option<Box<TxnHandle>>),
 }
 
 impl CommitResult {
@@ -182,10 +182,10 @@ impl CommitResult {
 /// The number alone is not enough: after a crash, a server reuses the numbers of transactions that had not yet written
 /// anything to its log. If the claim does not belong to that transaction, nothing of it is in the database.
 ///
-/// A store outside this crate starts with `Ticket::default()` and sets what it needs to find the transaction again.
+/// A store outside this crate starts with `TxnHandle::default()` and sets what it needs to find the transaction again.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Ticket {
+pub struct TxnHandle {
     /// Its number, as the database writes it. Empty if it has none.
     pub number: String,
     /// One of the claims that it has inserted or marked as processed, if the number may be reused.
@@ -195,7 +195,7 @@ pub struct Ticket {
 /// How a transaction ended that idem has not committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fate {
+pub enum TxnOutcome {
     /// It has not ended: its connection was dropped, but the database has not noticed or still runs its last statement.
     Running,
     /// Nothing of it is in the database.

@@ -13,14 +13,12 @@ pub(crate) const FOR_A_RELAY: usize = 4;
 pub struct ConnectionShares {
     available: usize,
     wanted: Arc<AtomicUsize>,
-    /// The greatest sum that was reported.
-    reported: Arc<AtomicUsize>,
 }
 
 impl ConnectionShares {
     /// No worker yet, and a store with so many connections.
     pub fn new(available: usize) -> Self {
-        Self { available, wanted: Arc::default(), reported: Arc::default() }
+        Self { available, wanted: Arc::default() }
     }
 
     /// Adds a worker that can use `connections` at once, until the result is dropped. The workers of a store wait for each other
@@ -61,12 +59,6 @@ impl ConnectionShare {
         let wanted = self.all.wanted.load(Relaxed);
         (wanted > self.all.available).then_some(wanted)
     }
-
-    /// Returns [`wanted`](Self::wanted) for the log: once for all workers of the store, and again only if the sum has
-    /// grown.
-    pub fn report(&self) -> Option<usize> {
-        self.wanted().filter(|wanted| self.all.reported.fetch_max(*wanted, Relaxed) < *wanted)
-    }
 }
 
 impl Drop for ConnectionShare {
@@ -87,14 +79,5 @@ mod tests {
         assert_eq!((first.wanted(), second.wanted()), (Some(35), Some(35)));
         drop(first);
         assert_eq!(shares.add(5).wanted(), None);
-    }
-
-    #[test]
-    fn a_sum_is_reported_once() {
-        let shares = ConnectionShares::new(30);
-        let workers = [25, 25, 25].map(|connections| shares.add(connections));
-        assert_eq!(workers.each_ref().map(ConnectionShare::report), [Some(75), None, None]);
-        let later = shares.add(10);
-        assert_eq!((later.report(), workers[0].report()), (Some(85), None));
     }
 }

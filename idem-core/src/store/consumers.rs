@@ -14,9 +14,9 @@ pub trait Consumers: Transactions {
     fn register(&self, consumer: &str, names: &[&str]) -> impl Future<Output = Answer<Vec<HandlerId>>> + Send;
 
     /// Lets both names of this consumer be one handler, whose row then has the name `new`, unless `old` has no number or
-    /// nothing belongs to it. Registering either of them returns the same number from then on. `false`, and nothing is
-    /// changed, if they are two handlers to each of which claims or rows belong. Repeating it changes
-    /// nothing.
+    /// nothing belongs to it. Registering either of them returns the same number from then on: that of `old` if neither has one,
+    /// which the handler has had if a restore has lost it. `false`, and nothing is changed, if they are two handlers to each of
+    /// which claims or rows belong. Repeating it changes nothing.
     fn rename(&self, consumer: &str, old: &str, new: &str) -> impl Future<Output = Answer<bool>> + Send;
 
     /// Records something about handlers. Repeating it changes nothing. `false` if one of them is not in the database any more.
@@ -47,7 +47,7 @@ pub trait Consumers: Transactions {
         consumer: &str,
         id: i64,
         provider_key: Option<Uuid>,
-        resolution: &Resolution,
+        how: &Resolution,
     ) -> impl Future<Output = Answer<bool>> + Send;
 
     /// Deletes claims that are older than the retention of their handler, in small transactions, each of which also

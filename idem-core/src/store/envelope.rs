@@ -98,11 +98,12 @@ pub fn open(envelope: &[u8], payload: Vec<u8>, attempts: u32) -> Delivery {
     delivery
 }
 
-fn micros(time: SystemTime) -> Option<u64> {
+/// Truncates a time to microseconds; `None` before 1970, which no row can store.
+pub(crate) fn micros(time: SystemTime) -> Option<u64> {
     u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()
 }
 
-fn time(micros: u64) -> Option<SystemTime> {
+pub(crate) fn time(micros: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_micros(micros))
 }
 

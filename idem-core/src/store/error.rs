@@ -1,8 +1,5 @@
 //! Why one of idem's own statements failed.
 
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-use std::borrow::Cow;
-
 use crate::BoxError;
 
 /// The answer of a database to one of idem's own statements.
@@ -45,10 +42,4 @@ impl StoreError {
     pub(crate) fn is_answered(&self) -> bool {
         !matches!(self, Self::ConnectionLost(_) | Self::Unavailable(_))
     }
-}
-
-/// Returns the text of an error as stores keep it: PostgreSQL's text has no NUL.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) fn error_text(error: &str) -> Cow<'_, str> {
-    if error.contains('\0') { Cow::Owned(error.replace('\0', "\\0")) } else { Cow::Borrowed(error) }
 }

@@ -8,7 +8,7 @@ use crate::{Key, Reason};
 /// # use idem_core::{Reason, store::Filter};
 /// let filter = Filter::new().handler("order_paid").reason(Reason::Exhausted);
 /// let one = Filter::new().key("9513c1b4-5c2d-4d3c-8a55-4be7d8a0b1a2");
-/// assert_eq!(one.keys().map(|keys| keys.len()), Some(2), "the text, and the UUID");
+/// assert_eq!(one.keys().map(|keys| keys.len()), Some(1), "the UUID, in whichever notation");
 /// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]

@@ -5,16 +5,17 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::{
-    Answer, Caller, ClaimState, DueRows, HandlerId, Identity, LeftCalls, LookBack, NewRow, Row, RowKind, RowResult,
-    TakeLimit, TakenCalls, Transactions,
+    Answer, ClaimState, DueRows, FetchFor, FetchLimit, FetchedRows, HandlerId, Identity, LeftCalls, LookBack, NewRow,
+    Row, RowResult, Transactions,
 };
 
 /// The inbox rows of a store. A method with a transaction as its argument is part of it; all others commit by
 /// themselves.
 ///
-/// Some handlers make an external call first. Until such a row has an answer it is in its call phase, in which
-/// [`take`](Self::take), [`poll_due`](Self::poll_due) and [`dead_letter_crashed`](Self::dead_letter_crashed) leave it
-/// alone. With its answer it is an ordinary row, whose run completes the message.
+/// Some handlers make an external call first. Until such a row has an answer it is in its call phase, in which only a fetch of
+/// [`RowKind::Calling`](super::RowKind::Calling) finds it: [`poll_due`](Self::poll_due) and
+/// [`dead_letter_crashed`](Self::dead_letter_crashed) leave it alone. It has the key of its call from its beginning. With its
+/// answer it is an ordinary row, whose run completes the message.
 pub trait InboxRows: Transactions {
     /// Inserts inbox rows, in one statement if the database supports it. Where one with this handler, key and fingerprint
     /// exists, counts a delivery of it instead. Returns the ids of the rows, in the order given. No two have the same handler,
@@ -43,35 +44,23 @@ pub trait InboxRows: Transactions {
         since: LookBack,
     ) -> impl Future<Output = Answer<DueRows>> + Send;
 
-    /// Takes at most `limit` due rows of these handlers, the oldest first: sets token and lease, and counts their start. Rows
-    /// that another transaction has locked are skipped. A row that is larger than the limit is fetched alone.
-    fn take(
-        &self,
-        handlers: &[HandlerId],
-        kind: RowKind,
-        limit: TakeLimit,
-        token: Uuid,
-        lease: Duration,
-    ) -> impl Future<Output = Answer<Vec<Row>>> + Send;
-
-    /// Takes at most `limit` due rows of these callers, the oldest first: sets the token, a lease, and, where the row
-    /// has none, a key and the time and name of the first call; and counts a call that begins. A row whose time it has
-    /// set has [`is_first_call`](Row::is_first_call), also if it is read again by the token: a store keeps the token
-    /// that has set it. Rows that another transaction has locked are skipped. The rows say how long they had been due
-    /// ([`waited`](Row::waited)).
+    /// Fetches at most `limit` due rows of these handlers, the oldest first: sets the token and the lease of their handler, and
+    /// counts their start. Rows that another transaction has locked are skipped. A row that is larger than the limit is fetched
+    /// alone. The rows say how long they had been due ([`waited`](Row::waited)), as far as the store knows.
     ///
-    /// `since`: only rows that became due within this time, if that makes the search faster; `None`: all due rows.
-    fn take_calls(
+    /// For calls it also sets the time and the name of the first call where the row has none, before the call is made. A row whose
+    /// time it has set has [`is_first_call`](Row::is_first_call), also if it is read again by the token: a store keeps the token that
+    /// has set it. It is cheap if no call is due, because nothing polls for calls.
+    fn fetch(
         &self,
-        callers: &[Caller],
-        limit: usize,
-        since: Option<Duration>,
+        handlers: &[FetchFor],
+        limit: FetchLimit,
         token: Uuid,
-    ) -> impl Future<Output = Answer<TakenCalls>> + Send;
+    ) -> impl Future<Output = Answer<FetchedRows>> + Send;
 
     /// Dates the call of a row anew, since the provider knows of none under its key: the time of the first call is now, and the
     /// lease begins again. The key stays. The row then has [`is_first_call`](Row::is_first_call) for its token. Returns when the
-    /// store had its connection, as [`TakenCalls::since`]; `None` if the row no longer has this token: nothing must be sent.
+    /// store had its connection, as [`FetchedRows::since`]; `None` if the row no longer has this token: nothing must be sent.
     fn date_call(&self, row: &Row, lease: Duration) -> impl Future<Output = Answer<Option<Instant>>> + Send;
 
     /// Makes rows of these handlers, which make no call, ordinary ones if no call of theirs has begun: another version of the

@@ -37,15 +37,6 @@ pub struct KnownHandler {
     pub namespace: Option<Uuid>,
 }
 
-impl KnownHandler {
-    /// Returns the handler with this name; one that had it before comes behind another one that has it.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn named<'a>(known: &'a [Self], name: &str) -> Option<&'a Self> {
-        let has_had = |known: &&Self| known.formerly.iter().any(|former| former == name);
-        known.iter().find(|known| known.name == name).or_else(|| known.iter().find(has_had))
-    }
-}
-
 /// What is recorded about a handler.
 // Exhaustive: a store that ignored a new mark would be wrong, so it must not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,15 +50,6 @@ pub enum HandlerMark {
     /// never changes. It ends with the registration of the handler, and no other handler ever has it. The first keys of
     /// messages are derived from it, so it has to be part of every backup.
     Calls,
-}
-
-/// Replaces the name of a handler by the one under which a worker with the handlers `ours` has it.
-pub(crate) fn as_ours(known: &mut KnownHandler, ours: &[&str]) {
-    if !ours.contains(&known.name.as_str())
-        && let Some(name) = ours.iter().find(|name| known.formerly.iter().any(|former| former == *name))
-    {
-        known.name = (*name).to_owned();
-    }
 }
 
 /// SQL with which an operator can deal with what belongs to a handler that no worker has any more, with all names filled in.

@@ -1,6 +1,9 @@
-//! Which due rows to fetch, and how many there are.
+//! Which due rows to fetch, for which handlers, and how many there are.
 
-use std::time::Duration;
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
+
+use super::{HandlerId, Row};
 
 /// The kind of due rows to fetch. Runs without a result (starts, lost connections) decide which other work may run at
 /// the same time.
@@ -18,12 +21,36 @@ pub enum RowKind {
     /// Orphaned rows with 2 or 3 starts, the second of them without other rows at the same time. Nothing else may run
     /// in the process.
     Alone,
+    /// Rows in their [call phase](super::InboxRows), whatever the number of their calls: the call is about to be made.
+    Calling,
 }
 
-/// How many rows to fetch.
+/// A handler whose rows are fetched.
+// Exhaustive: a store that ignored a part of it would call under no name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchFor {
+    /// The handler.
+    pub handler: HandlerId,
+    /// The lease of its rows. For calls it is longer than a call can take.
+    pub lease: Duration,
+    /// The name of its call, which is stored with a row whose first call it is. That of one whose provider knows no keys says so.
+    /// Empty if no calls are fetched.
+    pub call: Cow<'static, str>,
+}
+
+impl FetchFor {
+    /// A handler whose rows are fetched to be run.
+    pub fn new(handler: HandlerId, lease: Duration) -> Self {
+        Self { handler, lease, call: Cow::Borrowed("") }
+    }
+}
+
+/// Which due rows to fetch, and how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TakeLimit {
+pub struct FetchLimit {
+    /// Their kind.
+    pub kind: RowKind,
     /// The maximum number of rows.
     pub rows: usize,
     /// The approximate maximum size of all rows together, which the last row may exceed.
@@ -43,11 +70,23 @@ pub struct LookBack {
     pub orphan: Option<Duration>,
 }
 
-impl TakeLimit {
-    /// At most this many rows, of any size.
-    pub fn rows(rows: usize) -> Self {
-        Self { rows, bytes: usize::MAX, since: None }
+impl FetchLimit {
+    /// At most this many rows of this kind, of any size.
+    pub fn rows(kind: RowKind, rows: usize) -> Self {
+        Self { kind, rows, bytes: usize::MAX, since: None }
     }
+}
+
+/// The rows of a fetch.
+// Exhaustive: a store makes it.
+#[derive(Debug, Clone)]
+pub struct FetchedRows {
+    /// The rows that were fetched.
+    pub rows: Vec<Row>,
+    /// When the store had its connection, and had not yet sent the statement by which the database dates the leases: none of them
+    /// began before. A call has to be sent within a part of its lease, and counts from here, so that it loses nothing by a wait
+    /// for the connection.
+    pub since: Instant,
 }
 
 /// The pending work of a consumer's handlers.

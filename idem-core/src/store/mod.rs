@@ -7,7 +7,7 @@
 //! | `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
 //! | `outbox_row` | the rows of the outbox, its lease, and what a relay reads |
 //! | `calls`, `call_keys` | external calls: their results, answers and keys |
-//! | `limit`, `replayed` | which due rows are fetched, and the answers to an operator and to the gauges |
+//! | `limit`, `replayed` | which due rows are fetched and for whom, and the answers to an operator and to the gauges |
 //! | `known_handler` | the handlers that the tables know |
 //! | `envelope` | the encoding of a delivery's facts in a row |
 //! | `error` | why one of idem's own statements failed |
@@ -44,37 +44,33 @@ pub use crate::outbox::Notifier;
 pub use call_keys::next_provider_key;
 pub(crate) use call_keys::{digest, first_provider_key};
 pub(crate) use calls::called_for;
-pub use calls::{CallAnswer, CallResult, Caller, LeftCalls, RELEASED_AT_ONCE, Resolution, TakenCalls};
+pub use calls::{CallAnswer, CallResult, LeftCalls, RELEASED_AT_ONCE, Resolution};
 pub(crate) use claim::UNBEGUN;
 pub use claim::{
-    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, HandlerId, Identity, OwnClaim, Ticket, TxnState,
+    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, HandlerId, Identity, OwnClaim, TxnHandle, TxnOutcome,
+    TxnState,
 };
 #[cfg(feature = "postgres")]
 pub(crate) use connection_share::FOR_A_RELAY;
 pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use consumers::Consumers;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use error::error_text;
 pub use error::{Answer, StoreError};
 pub use facts::StoreFacts;
 pub use filter::Filter;
 pub use inbox_rows::InboxRows;
-pub(crate) use known_handler::as_ours;
 pub use known_handler::{HandlerMark, KnownHandler, Remedies, SEEN_RECENTLY};
-pub use limit::{DueRows, LookBack, RowKind, Stats, TakeLimit};
+pub use limit::{DueRows, FetchFor, FetchLimit, FetchedRows, LookBack, RowKind, Stats};
 pub use outbox_row::{
     DeadOutgoing, LOCAL_CONFLICT, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFilter, OutboxFound, OutboxId,
     OutboxMark, OutboxRead, OutboxRow, OutboxSnapshot, OutboxStats, PublishFailure, RowRef, UnreadOutbox,
 };
 pub use outbox_rows::OutboxRows;
 pub use replayed::{Page, Replay, Replayed, ReplayedAll};
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use row::CRASHED;
-pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult};
+pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_LOST_CONNECTIONS, MAX_STARTS, NewRow, Row, RowResult};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use sql::Migration;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use sql::{NUMBERS, check_transaction, checked, number, stored, tell_of_conflicts, tell_of_retention};
+pub(crate) use sql::{CRASHED, NUMBERS, check_transaction, checked, error_text, log_conflicts, number, stored};
 pub use transactions::Transactions;
 
 /// The interface to databases. Each method is one statement, or one short transaction. The pipeline and the inbox

@@ -39,7 +39,7 @@ pub trait OutboxRows: Transactions {
     /// same identity; of several with one key, the first claims it.
     fn stage(&self, txn: &mut Self::Txn, outbox: OutboxId, outgoing: Vec<StagedMessage>, local: Vec<LocalMessage>);
 
-    /// Takes, renews or releases the lease of an outbox. A relay that finds it taken writes nothing, and waits for no
+    /// Fetches, renews or releases the lease of an outbox. A relay that finds it taken writes nothing, and waits for no
     /// transaction.
     fn lease_outbox(
         &self,

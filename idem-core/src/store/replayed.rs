@@ -1,8 +1,6 @@
 //! The pages in which an operator lists rows, and the results of replays.
 
 use crate::Key;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-use crate::Reason;
 
 /// A page of a list, newest rows first. By default the first 100 rows.
 ///
@@ -81,19 +79,6 @@ pub enum Replayed {
     KeyTaken,
     /// Whether its external call had an effect is unknown: `resolve` it.
     Unresolved,
-}
-
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-impl Replayed {
-    /// Why a dead row was not replayed that died for this reason. `None`: there is none.
-    pub(crate) fn refused(reason: Option<&str>) -> Self {
-        match reason.and_then(Reason::parse) {
-            Some(Reason::Conflict) => Self::NeedsKey,
-            Some(Reason::Unresolved) => Self::Unresolved,
-            Some(reason) if reason.needs_force() => Self::NeedsForce,
-            Some(_) | None => Self::NotFound,
-        }
-    }
 }
 
 /// The result of a replay of many dead letters.

@@ -120,8 +120,7 @@ pub struct Row {
     pub locked_until: Option<SystemTime>,
     /// When it became a dead letter.
     pub died_at: Option<SystemTime>,
-    /// How long it had been due when it was fetched; set only by [`take`](crate::store::InboxRows::take) and
-    /// [`take_calls`](crate::store::InboxRows::take_calls).
+    /// How long it had been due when it was fetched; set only by [`fetch`](crate::store::InboxRows::fetch).
     pub waited: Option<Duration>,
     /// How many external calls have begun since the last result, including one that is about to begin; `None` unless it is in
     /// its [call phase](super::InboxRows).
@@ -207,7 +206,7 @@ pub enum RowResult {
         error: String,
     },
     /// It was not run, or its run does not count: start refunded, due after this time.
-    GivenBack {
+    Snoozed {
         /// The time until it may be fetched again.
         due: Duration,
     },
@@ -238,15 +237,10 @@ pub enum RowResult {
 }
 
 /// The number of lost connections that makes a message a dead letter.
-pub const MAX_BREAKS: u32 = 10;
+pub const MAX_LOST_CONNECTIONS: u32 = 10;
 /// The number of starts without a result that makes a message a dead letter.
 pub const MAX_STARTS: u32 = 4;
 
-/// The error of a row that was started so often; that of its last failed attempt follows.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) const CRASHED: &str = "the process ended 4 times while this message ran, the last two times while nothing ran beside it: \
-                                  replay it if the process was killed from outside";
-const _: () = assert!(MAX_STARTS == 4);
 /// The number of leases for which the last lease must be over before a row becomes a dead letter. A worker that was paused beyond
 /// its lease refunds its start meanwhile.
 pub const CRASHED_LEASES: u32 = 3;

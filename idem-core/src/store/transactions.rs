@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, StoreFacts, Ticket, TxnState,
+    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Identity, StoreFacts, TxnHandle, TxnOutcome,
+    TxnState,
 };
 
 /// The transactions of a store, and the claims in them.
@@ -87,7 +88,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
         &self,
         txn: &mut Self::Txn,
         identity: &Identity,
-        left_by: &Ticket,
+        left_by: &TxnHandle,
     ) -> impl Future<Output = Answer<bool>> + Send;
 
     /// Called between two handlers that share a transaction, to prepare it for the next one. Returns whether the
@@ -110,17 +111,17 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// Rolls back. [`StoreError::ConnectionLost`](super::StoreError::ConnectionLost) means that the connection is lost; the transaction then ends by
     /// itself. If a claim was inserted, a row was started or the transaction is guarded, the result shows
     /// whether the handler had committed it before it failed.
-    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Answer<Fate>> + Send;
+    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Answer<TxnOutcome>> + Send;
 
     /// Identifies the transaction for the case that its connection is lost. `None` if it can only have been rolled
     /// back: no claim was inserted, no row was started in it and it is not guarded, or no handler can commit it and this one
     /// has not tried. A store that refuses every COMMIT returns one after a try, so that the try is known although the connection
-    /// is lost: [`fate`](Self::fate) then says [`Fate::CommitRefused`].
-    fn ticket(&self, txn: &Self::Txn) -> Option<Ticket>;
+    /// is lost: [`txn_outcome`](Self::txn_outcome) then says [`TxnOutcome::CommitRefused`].
+    fn txn_handle(&self, txn: &Self::Txn) -> Option<TxnHandle>;
 
     /// Asks on another connection how a transaction ended that was dropped while a handler used it.
     ///
     /// # Errors
     /// The database did not answer; the caller asks again.
-    fn fate(&self, ticket: &Ticket) -> impl Future<Output = Answer<Fate>> + Send;
+    fn txn_outcome(&self, txn_handle: &TxnHandle) -> impl Future<Output = Answer<TxnOutcome>> + Send;
 }

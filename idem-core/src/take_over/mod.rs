@@ -15,7 +15,7 @@ use crate::registry::NoJob;
 use crate::routes::Route;
 use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline};
-use crate::store::{ClaimState, Claimed, HandlerId, Identity, NewRow, Row, StoreError};
+use crate::store::{ClaimState, Claimed, ExistingClaim, HandlerId, Identity, NewRow, Row, StoreError};
 use crate::telemetry::Meters;
 use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store};
 
@@ -27,7 +27,7 @@ pub(crate) enum Classified {
     /// As `New`, but whether the message was processed before is unknown, with the text of the dead letter.
     TooOld(String),
     /// A duplicate of the message that holds the claim, with the time since that was processed (`None`: it is in the
-    /// inbox).
+    /// inbox, scheduled or dead).
     Duplicate(Option<Duration>),
     /// Another message holds the claim, with the text of the dead letter.
     Conflict(String),
@@ -61,18 +61,21 @@ pub(crate) fn classify(
 }
 
 impl Classified {
-    /// Returns the outcome of the message after the transaction has committed; `None` if that depends on more than its
-    /// claim.
-    pub(crate) fn outcome(&self, meters: &Meters) -> Option<Outcome> {
+    /// Returns what becomes of a message that was found so in a transaction that has committed, and that needs no row.
+    pub(crate) fn ended(&self, meters: &Meters) -> Ended {
         match self {
-            Self::New | Self::Gone => None,
-            Self::TooOld(_) => Some(Outcome::Dead { reason: Reason::TooOld }),
-            Self::Conflict(_) => Some(Outcome::Dead { reason: Reason::Conflict }),
-            Self::Duplicate(age) => {
-                age.iter().for_each(|age| meters.duplicate_age.record(*age));
-                Some(Outcome::Duplicate)
-            }
+            Self::New => Ended::Done(Outcome::Processed),
+            Self::Duplicate(_) => Ended::Done(self.duplicate(meters)),
+            Self::TooOld(_) | Self::Conflict(_) | Self::Gone => Ended::Lost,
         }
+    }
+
+    /// Returns the outcome of a duplicate, and counts its age.
+    fn duplicate(&self, meters: &Meters) -> Outcome {
+        if let Self::Duplicate(Some(age)) = self {
+            meters.duplicate_age.record(*age);
+        }
+        Outcome::Duplicate
     }
 }
 
@@ -90,18 +93,14 @@ pub(crate) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn new(identity: Identity, delivery: &'a Delivery, failure: Failure) -> Self {
+    /// A message with this failure.
+    pub(crate) fn new(identity: Identity, delivery: &'a Delivery, failure: Failure) -> Self {
         Self { identity, delivery, failure, replaces: None, span: Span::none() }
     }
 
     /// A message that has not failed. Its row is due now.
     pub(crate) fn due(identity: Identity, delivery: &'a Delivery) -> Self {
-        Self::new(identity, delivery, Failure::none())
-    }
-
-    /// A message with this failure.
-    pub(crate) fn failed(identity: Identity, delivery: &'a Delivery, failure: &Failure) -> Self {
-        Self::new(identity, delivery, failure.clone())
+        Self::new(identity, delivery, Failure::new(Ok(Duration::ZERO), ""))
     }
 
     /// A message that can never be passed to this handler. It is known by the hash of everything that makes it up.
@@ -109,35 +108,25 @@ impl<'a> Entry<'a> {
         let identity = Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_keyless(delivery) };
         Self::new(identity, delivery, failure)
     }
-}
 
-/// What became of an entry in the transaction.
-pub(crate) struct Taken {
-    pub(crate) classified: Classified,
-    /// The row that was written for it.
-    pub(crate) row: Option<i64>,
-}
-
-impl Taken {
-    /// A message that nothing is known about.
-    pub(crate) fn new() -> Self {
-        Classified::New.into()
-    }
-
-    /// Returns what becomes of a message that was found so in a transaction that has committed, and counts the age of a duplicate.
-    pub(crate) fn ended(&self, meters: &Meters) -> Ended {
-        match self.classified.outcome(meters) {
-            Some(outcome) => Ended::Done(outcome),
-            None if self.classified == Classified::New => Ended::Done(Outcome::Processed),
-            None => Ended::Lost,
+    /// Returns what is written of a message that was found so: its attempts, its state and its error. `None`: it needs no row.
+    fn written<'e>(&'e self, found: &'e Classified) -> Option<(u32, Result<Duration, Reason>, &'e str)> {
+        let Failure { attempts, next, error, .. } = &self.failure;
+        match found {
+            Classified::Conflict(error) => Some((0, Err(Reason::Conflict), error.as_str())),
+            // A message that is already dead keeps its reason.
+            Classified::TooOld(error) if next.is_ok() => Some((*attempts, Err(Reason::TooOld), error.as_str())),
+            Classified::New | Classified::TooOld(_) => Some((*attempts, *next, error.as_str())),
+            Classified::Duplicate(_) | Classified::Gone => None,
         }
     }
 }
 
-impl From<Classified> for Taken {
-    fn from(classified: Classified) -> Self {
-        Self { classified, row: None }
-    }
+/// What became of an entry in the transaction.
+struct Written {
+    classified: Classified,
+    /// The row that was written for it.
+    row: Option<i64>,
 }
 
 /// The outcome of a delivery for each of several handlers, which have taken it over.
@@ -148,16 +137,51 @@ pub(crate) struct Shared {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Begins the transaction of a single delivery with its claim, and classifies the message; or without one, if its handler is
-    /// natural and there is no order: then it is new. On an error, none is open.
-    pub(crate) async fn begin_first(
+    /// Claims messages, and classifies each by its claim. One that has no key is new, and so is one of a natural handler that now
+    /// runs. They are sorted by handler and key, and no two have the same key.
+    pub(crate) async fn claims(
         &self,
-        route: &Route<S>,
-        message: (&Identity, &Delivery),
-    ) -> Result<(S::Txn, Classified), StoreError> {
-        let claim = (!route.is_unclaimed).then_some(message.0);
-        let (txn, claimed) = self.store.begin_first(route.timeout, claim).await?;
-        Ok((txn, claim.map_or(Classified::New, |_| self.classify(message, claimed))))
+        txn: &mut S::Txn,
+        messages: &[(&Identity, &Delivery)],
+        state: ClaimState,
+    ) -> Result<Vec<Classified>, StoreError> {
+        let runs = state == ClaimState::Processed;
+        let is_claimed = |id: &Identity| id.has_key() && !(runs && self.routes.is_unclaimed(id.handler));
+        let all = messages.iter().map(|(identity, _)| *identity);
+        let claiming: Vec<&Identity> = all.filter(|identity| is_claimed(identity)).collect();
+        let mut claimed = Vec::new();
+        if !claiming.is_empty() {
+            claimed = self.store.claim(txn, &claiming, state).await?;
+        }
+        // What a store has read with the claim is enough for those that run: nothing is written beside it.
+        let is_sought = |claimed: &Claimed| if runs { *claimed == Claimed::Found(None) } else { !claimed.is_new() };
+        let old = claiming.iter().zip(&claimed).filter(|(_, claimed)| is_sought(claimed));
+        let sought: Vec<&Identity> = old.map(|(identity, _)| *identity).collect();
+        let mut known = Vec::new();
+        if !sought.is_empty() {
+            known = self.store.existing_claims(txn, &sought, false).await?;
+            let is_copy = |(one, claim): (&&Identity, &Option<ExistingClaim>)| {
+                claim.is_some_and(|claim| one.is_copy(claim.fingerprint))
+            };
+            // A conflict is written beside its claim, which must not be pruned before that. A copy needs no lock, and so no write.
+            if !runs && !sought.iter().zip(&known).all(is_copy) {
+                known = self.store.existing_claims(txn, &sought, true).await?;
+            }
+        }
+        if runs && claiming.len() < messages.len() {
+            // All claims may be duplicates, and then none of them guards the transaction.
+            self.store.claim(txn, &[], state).await?;
+        }
+        let (mut claimed, mut known) = (claimed.into_iter(), known.into_iter());
+        let found = |message: &(&Identity, &Delivery)| {
+            if !is_claimed(message.0) {
+                return Some(Classified::New);
+            }
+            let claimed = claimed.next()?;
+            let claimed = if is_sought(&claimed) { Claimed::Found(known.next().flatten()) } else { claimed };
+            Some(self.classify(*message, claimed))
+        };
+        Ok(messages.iter().filter_map(found).collect())
     }
 
     /// Calls [`classify`] with the pruning cutoff of the message's handler.
@@ -188,7 +212,7 @@ impl<S: Store> Pipeline<S> {
                 Err(NoJob::Unprepared) => is_unprepared = true,
             }
         }
-        entries.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
+        entries.sort_by(|one, other| one.identity.sort_key().cmp(&other.identity.sort_key()));
         (entries, is_unprepared)
     }
 
@@ -196,61 +220,28 @@ impl<S: Store> Pipeline<S> {
     /// handler and key, no two have the same key, and no two without a key have the same handler and fingerprint.
     ///
     /// Nothing is written for a message whose claim [is gone](Classified::Gone).
-    async fn take_over(&self, txn: &mut S::Txn, entries: &[Entry<'_>]) -> Result<Vec<Taken>, StoreError> {
-        let keyed = entries.iter().map(|entry| &entry.identity).filter(|identity| identity.has_key());
-        let keyed: Vec<&Identity> = keyed.collect();
-        let mut claimed = Vec::new();
-        if !keyed.is_empty() {
-            claimed = self.store.claim(txn, &keyed, ClaimState::Waiting).await?;
-        }
-        let found = keyed.iter().zip(&claimed).filter(|(_, claimed)| !claimed.is_new());
-        let found: Vec<&Identity> = found.map(|(identity, _)| *identity).collect();
-        let existing = match (entries, &found[..]) {
-            (_, []) => Vec::new(),
-            // A copy of a processed message needs no lock, and so no write.
-            ([_], [one]) => match self.store.existing_claims(txn, &found, false).await?.pop().flatten() {
-                Some(claim) if claim.age.is_some() && one.is_copy(claim.fingerprint) => vec![Some(claim)],
-                _ => self.store.existing_claims(txn, &found, true).await?,
-            },
-            _ => self.store.existing_claims(txn, &found, true).await?,
-        };
-        let (mut claimed, mut existing) = (claimed.into_iter(), existing.into_iter());
-        let of_entry = |entry: &Entry<'_>| {
-            if !entry.identity.has_key() {
-                return Some(Taken::new());
-            }
-            let claimed = match claimed.next()? {
-                new if new.is_new() => new,
-                _ => Claimed::Found(existing.next().flatten()),
-            };
-            Some(Taken::from(self.classify((&entry.identity, entry.delivery), claimed)))
-        };
-        let mut taken: Vec<Taken> = entries.iter().filter_map(of_entry).collect();
+    async fn claim_and_insert(&self, txn: &mut S::Txn, entries: &[Entry<'_>]) -> Result<Vec<Written>, StoreError> {
+        let messages: Vec<_> = entries.iter().map(|entry| (&entry.identity, entry.delivery)).collect();
+        let found = self.claims(txn, &messages, ClaimState::Waiting).await?;
+        let mut taken: Vec<Written> = found.into_iter().map(|classified| Written { classified, row: None }).collect();
         let rows = entries.iter().zip(&taken).filter_map(|(entry, taken)| self.row(entry, &taken.classified));
         let rows: Vec<NewRow<'_>> = rows.collect();
         if rows.is_empty() {
             return Ok(taken);
         }
         let mut ids = self.store.insert(txn, &rows).await?.into_iter();
-        let has_row = |taken: &&mut Taken| !matches!(taken.classified, Classified::Duplicate(_) | Classified::Gone);
+        let has_row = |taken: &&mut Written| !matches!(taken.classified, Classified::Duplicate(_) | Classified::Gone);
         taken.iter_mut().filter(has_row).for_each(|taken| taken.row = ids.next());
         Ok(taken)
     }
 
     /// Returns the row of a message that is new, too old, or a conflict.
     fn row<'r>(&self, entry: &'r Entry<'_>, classified: &'r Classified) -> Option<NewRow<'r>> {
-        let Entry { identity, delivery, failure, .. } = entry;
-        let (state, error) = match classified {
-            Classified::Conflict(error) => {
-                return Some(NewRow::new(identity, delivery, Err(Reason::Conflict)).with_attempts(0, error));
-            }
-            // A message that is already dead keeps its reason.
-            Classified::TooOld(error) if failure.next.is_ok() => (Err(Reason::TooOld), error),
-            Classified::New | Classified::TooOld(_) => (failure.next, &failure.error),
-            Classified::Duplicate(_) | Classified::Gone => return None,
-        };
-        let row = NewRow::new(identity, delivery, state).with_attempts(failure.attempts, error);
-        if !identity.has_key() {
+        let Entry { identity, delivery, .. } = entry;
+        let (attempts, state, error) = entry.written(classified)?;
+        let row = NewRow::new(identity, delivery, state).with_attempts(attempts, error);
+        // The call of a conflict's key is that of the other message.
+        if !identity.has_key() || matches!(classified, Classified::Conflict(_)) {
             return Some(row);
         }
         Some(match self.routes.first_provider_key(identity, delivery) {
@@ -314,19 +305,26 @@ mod tests {
     }
 
     #[test]
-    fn the_claim_decides_the_outcome_of_a_message_that_does_not_run() {
-        let meters = Meters::new("billing", "orders");
-        let dead = |reason| Some(Outcome::Dead { reason });
+    fn the_claim_and_the_failure_decide_what_is_written() {
+        let delivery = Delivery::new("orders", "");
+        let identity = Identity { handler: HandlerId(1), key: Key::of("a").unwrap(), fingerprint: Fingerprint::none() };
+        let (late, permanent): (_, Result<Duration, _>) = (Ok(AGE), Err(Reason::Permanent));
+        let [too_old, conflict] = [Err(Reason::TooOld), Err(Reason::Conflict)];
         let table = [
-            (Classified::New, None),
-            (Classified::Gone, None),
-            (Classified::TooOld(String::new()), dead(Reason::TooOld)),
-            (Classified::Conflict(String::new()), dead(Reason::Conflict)),
-            (Classified::Duplicate(None), Some(Outcome::Duplicate)),
-            (Classified::Duplicate(Some(AGE)), Some(Outcome::Duplicate)),
+            (Classified::New, late, Some((3, late, "ours"))),
+            (Classified::New, permanent, Some((3, permanent, "ours"))),
+            (Classified::TooOld("old".to_owned()), late, Some((3, too_old, "old"))),
+            (Classified::TooOld("old".to_owned()), permanent, Some((3, permanent, "ours"))),
+            (Classified::Conflict("other".to_owned()), late, Some((0, conflict, "other"))),
+            (Classified::Conflict("other".to_owned()), permanent, Some((0, conflict, "other"))),
+            (Classified::Duplicate(None), permanent, None),
+            (Classified::Duplicate(Some(AGE)), late, None),
+            (Classified::Gone, late, None),
         ];
-        for (classified, outcome) in table {
-            assert_eq!(classified.outcome(&meters), outcome, "{classified:?}");
+        for (classified, next, written) in table {
+            let failure = Failure { attempts: 3, ..Failure::new(next, "ours") };
+            let entry = Entry::new(identity.clone(), &delivery, failure);
+            assert_eq!(entry.written(&classified), written, "{classified:?}, {next:?}");
         }
     }
 }

@@ -1,60 +1,39 @@
 //! The transaction in which messages are taken over, and what follows from its end.
 
 use std::slice;
-use std::time::Duration;
 
-use crate::routes::Route;
+use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline, Wait};
-use crate::store::{ClaimState, Identity, NewRow, StoreError, Ticket};
-use crate::{Delivery, Outcome, Reason, Store, telemetry};
+use crate::store::{ClaimState, NewRow, StoreError, TxnHandle};
+use crate::{Outcome, Reason, Store, telemetry};
 
-use super::{Classified, Entry, Shared, Taken};
+use super::{Classified, Entry, Shared, Written};
 
 impl<S: Store> Pipeline<S> {
     /// Takes a delivery over for its handler: after that the delivery may be acked, and its row runs, and is retried, by itself. On
     /// any failure nothing is written, and the delivery waits.
     ///
     /// The failure of a copy or of a conflict is not recorded: then only the log has it.
-    pub(crate) async fn store(&self, entry: &Entry<'_>) -> Ended {
+    pub(crate) async fn take_over_one(&self, entry: &Entry<'_>) -> Ended {
         if let Some(left_by) = &entry.failure.left_by
             && !self.routes.is_unclaimed(entry.identity.handler)
         {
-            return self.store_committed(entry, left_by).await;
+            return self.dead_letter_committed(entry, left_by).await;
         }
-        self.store_many(slice::from_ref(entry)).await.pop().unwrap_or(Ended::Lost)
-    }
-
-    /// Ends the transaction of a first delivery that is not new, in which nothing was written, and returns its outcome. A copy of a
-    /// processed message is known by the answer to its claim. All others are taken over by another transaction: their claims have
-    /// to be locked, or they need a row.
-    pub(crate) async fn answer(
-        &self,
-        txn: S::Txn,
-        route: &Route<S>,
-        (identity, delivery): (&Identity, &Delivery),
-        found: &Taken,
-    ) -> Ended {
-        if let Err(fault) = self.store.rollback(txn).await {
-            return self.outage.hold_for(fault);
-        }
-        match found.classified {
-            Classified::Duplicate(Some(_)) => found.ended(&route.meters),
-            _ => self.store(&Entry::due(identity.clone(), delivery)).await,
-        }
+        self.take_over_many(slice::from_ref(entry)).await.pop().unwrap_or(Ended::Lost)
     }
 
     /// Takes one delivery over for each of several handlers, in one transaction: then each row runs independently.
     ///
     /// # Errors
     /// Nothing is written. `Lost`: the row that the entries replace is another process's now.
-    pub(crate) async fn store_shared(&self, entries: &[Entry<'_>]) -> Result<Shared, Ended> {
-        let taken = self.store_together(entries).await?;
-        let outcome = |(entry, taken): (&Entry<'_>, &Taken)| match taken.classified {
-            // This delivery itself stored it, before it was left to a preparation.
-            Classified::Duplicate(_) if entry.delivery.rare().preparation.tries() > 0 => {
-                (entry.identity.clone(), Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
-            }
-            _ => (entry.identity.clone(), self.logged(entry, taken)),
+    pub(crate) async fn take_over_for_each(&self, entries: &[Entry<'_>]) -> Result<Shared, Ended> {
+        let taken = self.take_over_together(entries).await?;
+        let outcome = |(entry, taken): (&Entry<'_>, &Written)| {
+            // Whether this delivery itself may have stored it, before it was left to a preparation.
+            let stored = matches!(taken.classified, Classified::Duplicate(_)) && entry.delivery.rare().preparations > 0;
+            let outcome = if stored { Outcome::stored() } else { self.logged(entry, taken) };
+            (entry.identity.clone(), outcome)
         };
         let is_known = |entry: &Entry<'_>| entry.identity.has_key();
         let is_new = taken.iter().all(|taken| taken.classified == Classified::New) && entries.iter().any(is_known);
@@ -66,13 +45,13 @@ impl<S: Store> Pipeline<S> {
     /// If a claim is held up, or the database refuses a message, they are halved until the message at fault is alone. In an
     /// outage, and once the worker drains, none that is left is tried. If there is no answer, one of them may be the message
     /// that takes too long: each is tried alone after that, because it has been tried once.
-    pub(crate) async fn store_many(&self, entries: &[Entry<'_>]) -> Vec<Ended> {
+    pub(crate) async fn take_over_many(&self, entries: &[Entry<'_>]) -> Vec<Ended> {
         let (mut all, mut parts) = (Vec::with_capacity(entries.len()), vec![entries]);
         while let Some(part) = parts.pop() {
             let ends = self.draining.is_cancelled() || !self.outage.is_up();
             let stored = match ends && part.len() < entries.len() {
                 true => Err(Ended::Park(Wait::Free)),
-                false => self.store_together(part).await,
+                false => self.take_over_together(part).await,
             };
             match stored {
                 Ok(taken) => {
@@ -81,7 +60,7 @@ impl<S: Store> Pipeline<S> {
                 }
                 Err(ended) if part.len() == 1 => all.push(ended),
                 Err(Ended::Park(Wait::Free)) => all.extend(part.iter().map(|_| Ended::Park(Wait::Free))),
-                Err(Ended::Park(Wait::Answer)) => all.extend(part.iter().map(|_| Ended::Park(Wait::Answer))),
+                Err(Ended::Park(Wait::Unanswered)) => all.extend(part.iter().map(|_| Ended::Park(Wait::Unanswered))),
                 Err(_) => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
@@ -93,17 +72,17 @@ impl<S: Store> Pipeline<S> {
 
     /// Takes messages over in one transaction. The error parks all of them. A delivery for which no handler can be called waits
     /// while the kill switch holds such deliveries.
-    async fn store_together(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Ended> {
+    async fn take_over_together(&self, entries: &[Entry<'_>]) -> Result<Vec<Written>, Ended> {
         let undeliverable = undeliverable(entries);
         if undeliverable.is_some_and(|(reason, _)| self.kill_switch.holds(reason)) {
             return Err(Ended::Park(Wait::Free));
         }
-        // The same one for all of them.
+        // All entries replace the same row.
         let replaced = entries.iter().find_map(|entry| entry.replaces);
         let begun = self.store.begin(self.settings.handler_timeout).await;
         let mut txn = begun.map_err(|fault| self.outage.hold_for(fault))?;
         let written = async {
-            let taken = self.take_over(&mut txn, entries).await?;
+            let taken = self.claim_and_insert(&mut txn, entries).await?;
             let is_ours = match replaced {
                 Some(row) => self.store.start(&mut txn, &[row], ClaimState::Waiting).await? == [true],
                 None => true,
@@ -118,7 +97,7 @@ impl<S: Store> Pipeline<S> {
         let is_gone = taken.iter().any(|taken| taken.classified == Classified::Gone);
         if is_gone || !is_ours {
             return Err(match self.store.rollback(txn).await {
-                // As one that is held up: of several messages, only this one may be tried again alone.
+                // As if another transaction held the claim: of several messages, only this one is tried again alone.
                 Ok(_) if is_gone => Ended::Park(Wait::Claim),
                 Ok(_) => Ended::Lost,
                 Err(fault) => self.outage.hold_for(fault),
@@ -126,7 +105,7 @@ impl<S: Store> Pipeline<S> {
         }
         self.store.commit(txn).await.of_own().map_err(|fault| self.outage.hold_for(fault))?;
         let is_due =
-            |(entry, taken): (&Entry<'_>, &Taken)| taken.classified == Classified::New && entry.failure.next.is_ok();
+            |(entry, taken): (&Entry<'_>, &Written)| taken.classified == Classified::New && entry.failure.next.is_ok();
         if entries.iter().zip(&taken).any(is_due) {
             self.wake_inbox();
         }
@@ -138,8 +117,8 @@ impl<S: Store> Pipeline<S> {
 
     /// Makes a message dead whose handler has committed its claim. Until this is written, the message counts as processed, also
     /// if it is delivered again: whoever has the message keeps its failure, and tries again.
-    pub(crate) async fn store_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Ended {
-        let Err(fault) = self.write_committed(entry, left_by).await else {
+    pub(crate) async fn dead_letter_committed(&self, entry: &Entry<'_>, left_by: &TxnHandle) -> Ended {
+        let Err(fault) = self.insert_committed(entry, left_by).await else {
             return Ended::Done(Outcome::Dead { reason: Reason::Committed });
         };
         // Until it is written, only the log has it.
@@ -157,7 +136,7 @@ impl<S: Store> Pipeline<S> {
     /// Writes the dead letter, unless the claim has changed since the handler's COMMIT: then it was written by a try
     /// whose answer was lost, and an operator may have replayed or discarded it since. Without a claim, which was pruned
     /// or lost with its server, nothing else remembers the message, and it is written.
-    async fn write_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Result<(), StoreError> {
+    async fn insert_committed(&self, entry: &Entry<'_>, left_by: &TxnHandle) -> Result<(), StoreError> {
         let Entry { identity, delivery, failure, .. } = entry;
         let row = NewRow::new(identity, delivery, failure.next).with_attempts(failure.attempts, &failure.error);
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
@@ -166,30 +145,23 @@ impl<S: Store> Pipeline<S> {
         let id = if is_left { self.store.insert(&mut txn, &[row]).await?.pop() } else { None };
         self.store.commit(txn).await.of_own()?;
         match id {
-            Some(_) => telemetry::tell(id, failure.attempts, failure.next, &failure.error),
+            Some(_) => telemetry::log_failure(id, failure.attempts, failure.next, &failure.error),
             None => tracing::debug!("the dead letter of a handler that ran COMMIT was written by an earlier try"),
         }
         Ok(())
     }
 
     /// Returns the outcome of a message that was taken over, and logs the failure that was written or that could not be.
-    fn logged(&self, entry: &Entry<'_>, taken: &Taken) -> Outcome {
+    fn logged(&self, entry: &Entry<'_>, taken: &Written) -> Outcome {
         let _entered = entry.span.enter();
-        let failure = &entry.failure;
-        let outcome = match &taken.classified {
-            // A message that is already dead keeps its reason.
-            Classified::TooOld(_) if failure.next.is_err() => None,
-            classified => classified.outcome(self.routes.meters(entry.identity.handler)),
+        let Written { classified, row } = taken;
+        let outcome = match entry.written(classified) {
+            Some((attempts, next, error)) => Failure { attempts, ..Failure::new(next, error) }.logged(*row),
+            None => classified.duplicate(self.routes.meters(entry.identity.handler)),
         };
-        let Some(outcome) = outcome else { return failure.logged(taken.row) };
-        match &taken.classified {
-            Classified::TooOld(error) => telemetry::tell(taken.row, failure.attempts, Err(Reason::TooOld), error),
-            Classified::Conflict(error) => telemetry::tell(taken.row, 0, Err(Reason::Conflict), error),
-            Classified::New | Classified::Duplicate(_) | Classified::Gone => {}
-        }
-        let is_known = matches!(outcome, Outcome::Duplicate | Outcome::Dead { reason: Reason::Conflict });
-        if is_known && failure.attempts > 0 {
-            let (outcome, error) = (outcome.as_str(), failure.error.as_str());
+        let is_known = matches!(classified, Classified::Duplicate(_) | Classified::Conflict(_));
+        if is_known && entry.failure.attempts > 0 {
+            let (outcome, error) = (outcome.as_str(), entry.failure.error.as_str());
             tracing::warn!(
                 outcome,
                 key = %entry.identity.key,

@@ -7,8 +7,8 @@ const COUNTERS: [(&str, &str); 5] = [
     ("idem_stale_acks_total", "Acks that no longer reached the broker, which delivers those messages again"),
     ("idem_outbox_published_total", "Messages of the outbox that the broker has confirmed"),
     (
-        "idem_outbox_refused_total",
-        "Attempts to publish that the broker has refused, and that are followed by another one",
+        "idem_outbox_rejected_total",
+        "Attempts to publish that the broker has rejected, and that are followed by another one",
     ),
     ("idem_outbox_given_up_total", "Messages of the outbox that became dead letters"),
 ];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::registry::{Bound, Registered};
 use crate::runtime::{Health, Settings};
-use crate::{Codec, Error, Extract, Handler, HandlerCodec, HandlerOptions, HasConnection, Json, Source, Store};
+use crate::{Codec, Extract, Handler, HandlerCodec, HandlerOptions, HasConnection, Json, Source, Store};
 
 /// Consumes one source under one consumer name and runs its handlers.
 ///
@@ -78,7 +78,7 @@ impl<S: Store, Src: Source> Worker<S, Src> {
     /// Give each service its own name, even if services share a database. Do the same for two workers with different
     /// handlers. Two workers with one name on one queue receive each other's messages and dead-letter them (`unknown
     /// type`). On two queues, each still has rows in the inbox that the other cannot run. A worker warns of such rows
-    /// when it starts. It refuses to start if no worker has had their handler for a day
+    /// when it starts, and each hour of those that have waited for a day. It refuses to start if no worker has had their handler for a day
     /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)), because then probably no worker will ever run them.
     pub fn new(consumer: impl Into<String>, store: S, source: Src) -> Self {
         let parts = Parts {
@@ -166,7 +166,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         St: Send + Sync + 'static,
     {
         let Self { mut parts, state, codec, .. } = self;
-        let (chosen, limits) = options.into_parts();
+        let HandlerOptions { codec: chosen, limits } = options;
         let codec_of_handler = chosen.or_of_worker(&codec);
         parts.handlers.push(Arc::new(Bound::<H, St, _>::new(state.clone(), codec_of_handler, limits)));
         Worker { parts, state, codec, stage: PhantomData }
@@ -187,29 +187,6 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
 pub trait HasHandlers: Send + 'static {}
 
 impl HasHandlers for WithHandlers {}
-
-impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
-    /// Runs until `shutdown` completes, and then drains: it starts no new delivery, releases deliveries that it holds,
-    /// and waits up to [`shutdown_timeout`](Self::shutdown_timeout) for those that run.
-    ///
-    /// Dropping the future ends the worker at once, like a crash, without harm: running transactions are rolled back,
-    /// and the broker delivers again.
-    ///
-    /// # Errors
-    /// At the start: settings that would lose or repeat messages; a broker that can redeliver messages older than the
-    /// retained claims; a pool that is too small; two handlers with the same name, or for one event without
-    /// [`fan_out`](Self::fan_out); inbox rows of handlers that this worker does not have and that no worker has had for
-    /// a day ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)); a database or a broker that cannot be used. Once the
-    /// worker runs, only `shutdown` ends it, or a panic in one of its tasks, which is a defect of idem, of a store or
-    /// of a source: then it drains and returns [`Error::Panicked`]. A panic in a handler, a key, a fingerprint or a
-    /// codec is a failure of its message.
-    pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error>
-    where
-        Stage: HasHandlers,
-    {
-        super::run::until(self.parts, shutdown).await
-    }
-}
 
 impl<S, Src, St, C, Stage> std::fmt::Debug for Worker<S, Src, St, C, Stage> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

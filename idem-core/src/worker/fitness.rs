@@ -1,6 +1,7 @@
 //! Checks before the start that a worker's handlers are compatible with each other and with its source, and that their external
 //! calls can be made.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::external::{AT_MOST_ONCE, CallLimits};
@@ -9,9 +10,12 @@ use crate::routes::RouteBy;
 use crate::runtime::Settings;
 use crate::{Error, Source, subject};
 
-/// Checks each handler by itself: that it can run, that its key can be computed, and that its external call can be made and
-/// repeated. Otherwise every message would become a dead letter.
-pub(super) fn each(handlers: &[&Facts], source: &impl Source, settings: &Settings) -> Result<(), Error> {
+/// Checks the handlers of a worker together, and then each by itself: that it can run, that its key can be computed, and that its
+/// external call can be made and repeated. Otherwise every message would become a dead letter.
+pub(super) fn check(handlers: &[&Facts], source: &impl Source, settings: &Settings) -> Result<(), Error> {
+    distinct(handlers)?;
+    apart(handlers, settings)?;
+    routing(handlers, source, settings)?;
     handlers.iter().try_for_each(|handler| match flaw(handler, source, settings) {
         None => Ok(()),
         Some(flaw) => Err(Error::Config(format!("the handler {:?} {flaw}", handler.name))),
@@ -20,90 +24,67 @@ pub(super) fn each(handlers: &[&Facts], source: &impl Source, settings: &Setting
 
 /// Returns what is wrong with a handler.
 fn flaw(handler: &Facts, source: &impl Source, settings: &Settings) -> Option<String> {
-    if handler.limits.timeout.is_some_and(|timeout| timeout.is_zero()) {
-        let text = "has a timeout of zero: give its `HandlerOptions::timeout(..)` a longer time, or leave it out for the \
-                    worker's";
-        return Some(text.to_owned());
-    }
-    if handler.is_natural && handler.takes_batch && handler.stages {
-        let text = "is natural, takes a batch and stages messages: those of a batch get random ids, so a copy of a message \
-                    that runs again would publish others. Let it take one message at a time, or remove `natural`";
-        return Some(text.to_owned());
-    }
-    let takes_deliveries = !handler.limits.is_local_only;
-    if takes_deliveries && handler.needs_cloud_event && !settings.cloud_events {
-        let text =
-            "takes the id of a CloudEvent as its key, but the worker does not read CloudEvents: add `.cloud_events()`";
-        return Some(text.to_owned());
-    }
-    let missing = [
-        (handler.needs_position && !source.has_positions(), "position", "positions"),
-        (handler.needs_partition_key && !source.has_partition_keys(), "partition key", "partition keys"),
+    let (name, takes_deliveries) = (handler.name, !handler.limits.is_local_only);
+    let pattern = handler.event.filter(|_| settings.route_by == RouteBy::Subject);
+    let subjects = pattern.and_then(|pattern| {
+        let flaw = subject::flaw(pattern)?;
+        Some(format!("takes the subjects {pattern:?}, which is not a pattern of subjects: {flaw}"))
+    });
+    let lacks = |one: &str, many: &str| {
+        format!(
+            "takes the {one} of the message as its key, and {} ({}) has no {many}: take the message id, a header or a field of the \
+             message as the key",
+            source.name(),
+            source.system()
+        )
+    };
+    let (positions, partition_keys) = (lacks("position", "positions"), lacks("partition key", "partition keys"));
+    let is_odd = |name: &&str| name.is_empty() || name.len() > 200 || name.contains('\0');
+    let flaws: [(bool, &str); 8] = [
+        (is_odd(&name), "needs a name of 1 to 200 bytes without NUL: it is part of every claim"),
+        // The empty name stands for no handler, and its row would be renamed.
+        (
+            handler.formerly.iter().any(is_odd),
+            "has a former name that no handler can have had: remove it from `FORMERLY`",
+        ),
+        (
+            handler.limits.timeout.is_some_and(|timeout| timeout.is_zero()),
+            "has a timeout of zero: give its `HandlerOptions::timeout(..)` a longer time, or leave it out for the worker's",
+        ),
+        (
+            handler.is_natural && handler.takes_batch && handler.stages,
+            "is natural, takes a batch and stages messages: those of a batch get random ids, so a copy of a message that runs \
+             again would publish others. Let it take one message at a time, or remove `natural`",
+        ),
+        (
+            takes_deliveries && handler.needs_cloud_event && !settings.cloud_events,
+            "takes the id of a CloudEvent as its key, but the worker does not read CloudEvents: add `.cloud_events()`",
+        ),
+        (takes_deliveries && handler.needs_position && !source.has_positions(), &positions),
+        (takes_deliveries && handler.needs_partition_key && !source.has_partition_keys(), &partition_keys),
+        (
+            handler.needs_call && handler.external.is_none(),
+            "takes the key of an external call, and makes none: name the call, `#[idempotent(.., call = ..)]`",
+        ),
     ];
-    if let Some((_, one, many)) = missing.into_iter().find(|(missing, ..)| takes_deliveries && *missing) {
-        let (source, system) = (source.name(), source.system());
-        return Some(format!(
-            "takes the {one} of the message as its key, and {source} ({system}) has no {many}: take the message id, a header or \
-             a field of the message as the key"
-        ));
-    }
-    match &handler.external {
-        None => handler.needs_call.then(|| {
-            "takes the key of an external call, and makes none: name the call, `#[idempotent(.., call = ..)]`"
-                .to_owned()
-        }),
-        Some(limits) => call_flaw(handler, limits),
-    }
+    let found = first(&flaws).map(str::to_owned);
+    found.or(subjects).or_else(|| call_flaw(handler, handler.external.as_ref()?))
 }
 
-/// Checks that names and event types are distinct. Two handlers with the same name would share their claims. Two
-/// handlers for one event type need [`fan_out`](crate::Worker::fan_out): it changes how their messages are taken, which
-/// must not happen by accident.
-pub(super) fn distinct(handlers: &[&Facts], settings: &Settings) -> Result<(), Error> {
-    let by = &settings.route_by;
+/// Returns the first flaw that is there.
+fn first<'a>(flaws: &[(bool, &'a str)]) -> Option<&'a str> {
+    flaws.iter().find(|(is_there, _)| *is_there).map(|(_, flaw)| *flaw)
+}
+
+/// Checks that no two handlers have or had the same name: they would share their claims.
+fn distinct(handlers: &[&Facts]) -> Result<(), Error> {
+    let mut names = HashMap::new();
     for (at, handler) in handlers.iter().enumerate() {
-        let (name, event) = (handler.name, handler.event);
-        if name.is_empty() || name.len() > 200 || name.contains('\0') {
-            return Err(Error::Config(format!("the handler name {name:?} must have 1 to 200 bytes and no NUL")));
-        }
-        if let Some(old) = handlers.iter().flat_map(|other| &other.formerly).find(|old| **old == name) {
-            return Err(Error::Config(format!(
-                "the worker has a handler {name:?}, and another one (or the same) that was {old:?} formerly: one of them needs \
-                 another name"
-            )));
-        }
-        let of_another = |old: &&str| handlers[..at].iter().any(|earlier| earlier.formerly.contains(old));
-        if let Some(old) = handler.formerly.iter().find(|old| of_another(old)) {
-            return Err(Error::Config(format!(
-                "two handlers were {old:?} formerly, {name:?} and an earlier one: only one of them can have its claims"
-            )));
-        }
-        if *by == RouteBy::Subject
-            && let Some((pattern, flaw)) = event.and_then(|pattern| Some((pattern, subject::flaw(pattern)?)))
-        {
-            return Err(Error::Config(format!(
-                "the handler {name:?} takes the subjects {pattern:?}, which is not a pattern of subjects: {flaw}"
-            )));
-        }
-        for earlier in &handlers[..at] {
-            if earlier.name == name {
+        for name in handler.formerly.iter().chain([&handler.name]) {
+            if names.insert(*name, at).is_some_and(|other| other != at) {
                 return Err(Error::Config(format!(
-                    "two handlers have the name {name:?}: give one of them another, `#[idempotent(name = \"..\")]`"
-                )));
-            }
-            if settings.fan_out || handler.limits.is_local_only || earlier.limits.is_local_only {
-                continue;
-            }
-            if *by == RouteBy::Subject
-                && let (Some(pattern), Some(other)) = (event, earlier.event)
-            {
-                apart((name, pattern), (earlier.name, other))?;
-            } else if earlier.event == event {
-                let event = event.map_or_else(|| "no type of event".to_owned(), |event| format!("the event {event:?}"));
-                return Err(Error::Config(format!(
-                    "the handlers {:?} and {name:?} both name {event}: give each its own, `#[idempotent(event = \
-                     \"..\")]`, or let each of them handle every message, `.fan_out()`",
-                    earlier.name
+                    "two handlers have the name {name:?}, or had it formerly, and only one of them can have its claims: give one \
+                     of them another, `#[idempotent(name = \"..\")]`"
                 )));
             }
         }
@@ -111,23 +92,42 @@ pub(super) fn distinct(handlers: &[&Facts], settings: &Settings) -> Result<(), E
     Ok(())
 }
 
-/// Checks that two patterns do not overlap. If both matched a subject, the choice of the handler would be arbitrary.
-fn apart((name, pattern): (&str, &str), (earlier, other): (&str, &str)) -> Result<(), Error> {
-    if !subject::overlap(pattern, other) {
-        return Ok(());
+/// Checks that no two handlers take the same messages. For that they need [`fan_out`](crate::Worker::fan_out): it changes how
+/// their messages are taken, which must not happen by accident.
+fn apart(handlers: &[&Facts], settings: &Settings) -> Result<(), Error> {
+    let receivers: Vec<_> =
+        handlers.iter().filter(|handler| !handler.limits.is_local_only && !settings.fan_out).collect();
+    for (at, handler) in receivers.iter().enumerate() {
+        for earlier in &receivers[..at] {
+            let (one, other) = (earlier.name, handler.name);
+            let text = match (&settings.route_by, earlier.event, handler.event) {
+                // If both matched a subject, the choice of the handler would be arbitrary.
+                (RouteBy::Subject, Some(pattern), Some(second)) if subject::overlap(pattern, second) => format!(
+                    "the handlers {one:?} and {other:?} take the subjects {pattern:?} and {second:?}, and some subjects match \
+                     both: use patterns that do not overlap, or let each handler take those messages, `.fan_out()`"
+                ),
+                (_, event, second) if event == second => {
+                    let event =
+                        event.map_or_else(|| "no type of event".to_owned(), |event| format!("the event {event:?}"));
+                    format!(
+                        "the handlers {one:?} and {other:?} both name {event}: give each its own, `#[idempotent(event = \
+                         \"..\")]`, or let each of them handle every message, `.fan_out()`"
+                    )
+                }
+                _ => continue,
+            };
+            return Err(Error::Config(text));
+        }
     }
-    Err(Error::Config(format!(
-        "the handlers {earlier:?} and {name:?} take the subjects {other:?} and {pattern:?}, and some subjects match \
-         both: use patterns that do not overlap, or let each handler take those messages, `.fan_out()`"
-    )))
+    Ok(())
 }
 
 /// Checks that the source has that by which handlers are chosen. Otherwise no message would reach a handler that names an event
 /// or a pattern.
-pub(super) fn routing(handlers: &[&Facts], source: &impl Source, settings: &Settings) -> Result<(), Error> {
-    let mut takers = handlers.iter().filter(|handler| !handler.limits.is_local_only);
-    let named = takers.find_map(|handler| Some((handler.name, handler.event?)));
-    let (needs, lacks, cure) = match (&settings.route_by, named) {
+fn routing(handlers: &[&Facts], source: &impl Source, settings: &Settings) -> Result<(), Error> {
+    let mut receivers = handlers.iter().filter(|handler| !handler.limits.is_local_only);
+    let named = receivers.find_map(|handler| Some((handler.name, handler.event?)));
+    let (needs, lacks, remedy) = match (&settings.route_by, named) {
         (RouteBy::Subject, _) if !source.has_subjects() => {
             ("`.route_by_subject()` needs subjects".to_owned(), "subjects", "remove it, and name")
         }
@@ -139,7 +139,7 @@ pub(super) fn routing(handlers: &[&Facts], source: &impl Source, settings: &Sett
     };
     let (source, system) = (source.name(), source.system());
     Err(Error::Config(format!(
-        "{needs}, but {source} ({system}) has no {lacks}: {cure} the header that has the event type, `.event_type(..)`"
+        "{needs}, but {source} ({system}) has no {lacks}: {remedy} the header that has the event type, `.event_type(..)`"
     )))
 }
 
@@ -182,6 +182,5 @@ fn call_flaw(handler: &Facts, limits: &CallLimits) -> Option<String> {
         (*timeout > LONGEST, &long),
         (!limits.is_usable(None), &short),
     ];
-    let found = flaws.into_iter().find(|(is_so, _)| *is_so);
-    found.map(|(_, flaw)| format!("makes the call `{name}`: {flaw}"))
+    first(&flaws).map(|flaw| format!("makes the call `{name}`: {flaw}"))
 }

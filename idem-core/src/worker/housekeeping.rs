@@ -5,13 +5,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::runtime::{Pipeline, within};
-use crate::store::{HandlerMark, RELEASED_AT_ONCE, Remedies, StoreError, as_ours};
+use crate::store::{HandlerMark, RELEASED_AT_ONCE, Remedies, StoreError};
 use crate::{Error, Lag, Store, telemetry};
 
-use super::register::rows_of_others;
+use super::register::{is_gone, rows_of_another};
 
+/// How often the gauges are read.
 const READ_EVERY: Duration = Duration::from_secs(15);
-/// The same after a read that has failed.
+/// When the gauges are read again after a read that has failed.
 const SELDOM: Duration = Duration::from_secs(60);
 /// How long reading the gauges may take. This is shorter than any store's timeout for its own statements, so that a
 /// slow count costs one connection and is not mistaken for an outage.
@@ -19,7 +20,7 @@ const COUNT: Duration = Duration::from_secs(5);
 const PRUNE: Duration = Duration::from_secs(60);
 /// How often a worker records that its handlers are alive.
 const SEEN: Duration = Duration::from_secs(60);
-/// How many of these intervals pass between two checks for rows that no worker runs, or not for long.
+/// How many of these intervals pass between two looks for rows that no worker of this version runs.
 const REMIND: u64 = 60;
 
 /// Reads the inbox counts for the gauges, until the future is dropped. No message depends on the gauges, so their
@@ -50,7 +51,7 @@ pub(crate) async fn stats<S: Store>(pipeline: &Pipeline<S>) {
 pub(crate) async fn source_lag(consumer: &str, mut current: watch::Receiver<Option<Lag>>) {
     loop {
         let Ok(Some(lag)) = current.wait_for(Option::is_some).await.map(|lag| lag.clone()) else { return };
-        let wait = match within(COUNT, lag.read()).await {
+        let wait = match within(COUNT, lag.call()).await {
             Ok(lags) => {
                 lags.iter().for_each(|(source, messages)| telemetry::lag(consumer, source, *messages));
                 READ_EVERY
@@ -77,102 +78,63 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
             Ok(claims) if claims > 0 => tracing::debug!(claims, "old claims are pruned"),
             Ok(_) => {}
             Err(fault @ StoreError::ConnectionLost(_)) => pipeline.outage.report(&fault),
-            // Also if the database refuses it: messages may work, and find out by themselves if they do not.
+            // A database that refuses to prune may take messages; if it does not, they find out by themselves.
             Err(fault) => tracing::debug!(error = %fault, "pruning failed; it is retried later"),
         }
     }
 }
 
-/// Records that its handlers are alive, until the future is dropped, so that other workers of this consumer leave their
-/// rows to them. Once an hour it checks for rows that no worker runs; otherwise only a start would report them. At the
-/// start and once an hour it lets messages run that another version has stored for an external call.
+/// Records that the worker's handlers are alive, until the future is dropped or the worker has to end, so that other workers of
+/// this consumer leave their rows to them. Once an hour, and at the start, it lets messages run that another version has stored for
+/// an external call. Once an hour it reports rows that no worker runs, as the registration does at the start.
 ///
-/// It also finds out if the handlers or the outbox are not in the database any more.
+/// If handlers are not in the database any more, it ends the worker: a start registers them, under the numbers that they had.
 ///
-/// Nothing depends on it until a day has passed, so its failure is not an outage.
+/// No message depends on it, so its failure is not an outage.
 pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
-    let handlers = pipeline.routes.ids();
-    for minute in 1_u64.. {
+    let (handlers, consumer) = (pipeline.routes.ids(), &pipeline.consumer);
+    for minute in 0_u64.. {
         // The first time without a wait: the registration of the handlers skipped locked rows.
         match pipeline.store.mark(&handlers, HandlerMark::Seen).await {
             Ok(true) => {}
-            Ok(false) => register_again(pipeline).await,
+            Ok(false) => {
+                let why = format!(
+                    "the database does not know all handlers of {consumer:?} any more: it was restored from an older backup, has \
+                     lost transactions in a failover, or a handler was renamed meanwhile, under whose new name the messages that \
+                     this worker has processed since are new. Start the worker again, which registers its handlers"
+                );
+                // A program that runs the worker beside a server may never look at what it returns.
+                tracing::error!(consumer, "the worker ends: {why}");
+                return pipeline.defect.end(Error::Config(why));
+            }
             Err(fault) => {
                 tracing::debug!(error = %fault, "the handlers' last-seen time was not written; it is retried later");
             }
         }
-        if minute > 1 {
-            check_outbox(pipeline).await;
-        }
-        if minute % REMIND == 1 {
+        if minute % REMIND == 0 {
             release_calls(pipeline).await;
-        }
-        if minute % REMIND == 0 && !pipeline.settings.allow_unregistered_rows {
-            remind(pipeline).await;
+            // The registration has just looked for such rows.
+            if minute > 0 {
+                remind(pipeline).await;
+            }
         }
         tokio::time::sleep(SEEN).await;
         pipeline.outage.over().await;
     }
 }
 
-/// Registers handlers that are not in the database any more, because it was restored from a backup that is older than they
-/// are, or lost its last transactions in a failover. Names have the same numbers again. If one has another number, its claims
-/// and rows belong to that one, and the worker ends.
-async fn register_again<S: Store>(pipeline: &Pipeline<S>) {
-    let Pipeline { consumer, store, routes, defect, .. } = pipeline;
-    let names: Vec<&str> = [""].into_iter().chain(routes.names()).collect();
-    let before: Vec<_> = [routes.nobody].into_iter().chain(routes.routes.iter().map(|route| route.id)).collect();
-    match store.register(consumer, &names).await {
-        Ok(now) if now == before => tracing::warn!(
-            consumer,
-            "handlers of this consumer were missing in the database, and are registered again: it was restored from a backup \
-             that is older than they are, or it has lost transactions in a failover"
-        ),
-        Ok(now) => {
-            let (now, before) = (now.iter().zip(&before), names.iter());
-            let changed: Vec<_> =
-                before.zip(now).filter(|(_, (now, before))| now != before).map(|(name, _)| name).collect();
-            defect.end(Error::Config(format!(
-                "the handlers {changed:?} of {consumer:?} have other numbers in the database than at the start of this worker: \
-                 their rows were renamed, moved or deleted meanwhile. Start the worker again, which then uses these numbers. \
-                 Messages that it has processed since are new there, so stop all workers of {consumer:?} before such a change"
-            )));
-        }
-        Err(fault) => {
-            tracing::warn!(consumer, error = %fault, "missing handlers were not registered; it is retried later")
-        }
-    }
-}
-
-/// Makes the row of the outbox again if it is not in the database any more. The ids of messages depend on it, so the worker
-/// ends if it is another one.
-async fn check_outbox<S: Store>(pipeline: &Pipeline<S>) {
-    let Some(gate) = &pipeline.outbox else { return };
-    let consumer = &pipeline.consumer;
-    match pipeline.store.register_outbox(consumer).await {
-        Ok(now) if now == gate.id => {}
-        Ok(_) => pipeline.defect.end(Error::Config(format!(
-            "the outbox {consumer:?} is another one in the database than at the start of this worker: the database was restored \
-             from a backup that is older than the outbox, or its row was renamed or deleted. Start the worker again, and the \
-             relay with it"
-        ))),
-        Err(error) => tracing::debug!(consumer, %error, "the outbox was not looked for; it is retried later"),
-    }
-}
-
+/// Warns of rows in the inbox that no worker has run for a day.
 async fn remind<S: Store>(pipeline: &Pipeline<S>) {
     let Pipeline { consumer, store, routes, .. } = pipeline;
-    if let Ok(mut known) = store.handlers(Some(consumer)).await {
-        let names: Vec<&str> = routes.names().collect();
-        known.iter_mut().for_each(|known| as_ours(known, &names));
-        let texts = rows_of_others(consumer, &names, &known, |old| Remedies::of(store, consumer, old, ""));
-        texts.iter().filter(|(_, recently)| !recently).for_each(|(text, _)| tracing::warn!("{text}"));
+    let (ours, known) = (routes.ids(), store.handlers(Some(consumer)).await.unwrap_or_default());
+    for old in known.iter().filter(|old| old.has_rows && is_gone(old) && !ours.contains(&old.id)) {
+        tracing::warn!("{}", rows_of_another(old, &Remedies::of(store, consumer, &old.name, "")));
     }
 }
 
-/// Lets messages run that another version of the service has stored for an external call, and for which none has begun: the handlers of this version do what they do in their own way. Warns of
-/// those whose call may have begun, which only the other version can complete. Its failure is not an outage: the next hour
-/// it is repeated.
+/// Lets messages run that another version of the service has stored for an external call, if no call has begun for them: this
+/// version does without the call. Warns of messages whose call may have begun, which only the other version can complete.
+/// A failure is not an outage: in the next hour this is repeated.
 async fn release_calls<S: Store>(pipeline: &Pipeline<S>) {
     let routes = pipeline.routes.routes.iter().filter(|route| route.external.is_none());
     let handlers: Vec<_> = routes.map(|route| route.id).collect();
@@ -181,8 +143,7 @@ async fn release_calls<S: Store>(pipeline: &Pipeline<S>) {
         let left = match pipeline.store.release_calls(&handlers).await {
             Ok(left) => left,
             Err(fault) => {
-                tracing::debug!(consumer, error = %fault, "messages of another version were not looked at; it is retried later");
-                return;
+                return tracing::debug!(consumer, error = %fault, "messages of another version were not looked at; retried later");
             }
         };
         if left.released > 0 {

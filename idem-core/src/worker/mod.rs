@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `builder`, `options` | the builder, its options, and the parts of a worker |
 //! | `run` | the lifecycle: start, run, drain; the tasks of a running worker |
-//! | `start`, `fitness`, `register` | the checks at the start, and the registration of the handlers |
+//! | `fitness`, `register` | the checks at the start, and the registration of the handlers |
 //! | `receive` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
 //! | `housekeeping` | prunes claims, reads gauges, records that the worker is alive; the lag of the source |
 //! | `workers`, `shutdown` | several workers in one process; the signals that ask a process to end |
@@ -17,7 +17,6 @@ mod receive;
 mod register;
 mod run;
 mod shutdown;
-mod start;
 mod workers;
 
 pub use builder::{NoHandlers, WithHandlers, Worker};

@@ -145,23 +145,6 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self.set(|settings| settings.fan_out = true)
     }
 
-    /// Starts without a check for inbox rows of handlers that this worker does not have. The rows stay in the inbox.
-    ///
-    /// Without this option, the worker warns of such rows when it starts if a worker of this consumer had their handler
-    /// within a day ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)), and refuses to start if none had. Both messages
-    /// name each remedy. If rows become unregistered while the worker runs, it warns within an hour.
-    ///
-    /// ```
-    /// # use idem_core::{Source, Store, Worker};
-    /// # fn add<S: Store>(store: S, orders: impl Source) {
-    /// // The dead letters of a handler that was removed are kept until somebody has looked at them.
-    /// let worker = Worker::new("billing", store, orders).allow_unregistered_rows();
-    /// # }
-    /// ```
-    pub fn allow_unregistered_rows(self) -> Self {
-        self.set(|settings| settings.allow_unregistered_rows = true)
-    }
-
     /// The kill switch: pauses consumption if `limit` of the last `of` deliveries became dead letters because no
     /// handler could be called for them (`no key`, `unknown type`, `undecodable`), and none of the others was processed
     /// or stored; 50 of 100 by default. A wrong header name or codec makes a dead letter of every message, and would
@@ -171,7 +154,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// no deliveries, and keeps undeliverable ones unsettled. After a while it releases them, if the source has an
     /// [`unsettled_limit`](Source::unsettled_limit). It resumes after [`Health::resume`](crate::Health::resume) or a
     /// restart. One bad producer among good ones never pauses it, because messages of the others are processed. A limit
-    /// of 0 or above `of` is an error when the worker starts.
+    /// of 0 or above `of`, or an `of` above 10,000, is an error when the worker starts. If most messages of a queue are
+    /// of types that nobody needs, add a handler that names no event, and does nothing.
     ///
     /// ```
     /// # use idem_core::{Source, Store, Worker};
@@ -181,21 +165,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn undeliverable_limit(self, limit: usize, of: usize) -> Self {
-        self.set(|settings| settings.undeliverable_limit = Some((limit, of)))
-    }
-
-    /// Disables the kill switch: each delivery for which no handler can be called becomes a dead letter, however many
-    /// there are.
-    ///
-    /// ```
-    /// # use idem_core::{Source, Store, Worker};
-    /// # fn add<S: Store>(store: S, events: impl Source) {
-    /// // Most messages of this queue are of types that no handler takes, and are kept as dead letters.
-    /// let worker = Worker::new("audit", store, events).no_undeliverable_limit();
-    /// # }
-    /// ```
-    pub fn no_undeliverable_limit(self) -> Self {
-        self.set(|settings| settings.undeliverable_limit = None)
+        self.set(|settings| settings.undeliverable_limit = (limit, of))
     }
 
     /// Calls this function with each delivery, or run from the inbox, and its outcome, after the delivery was settled: if several

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use async_channel::{Sender, TrySendError};
 use backon::ExponentialBackoff;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{chain, text};
-use crate::park::{Arrivals, Arrived, Carried};
-use crate::runtime::{Health, Pipeline, growing_waits};
+use crate::park::{Arrival, Arrived, Carried, Parked};
+use crate::runtime::{Health, Pipeline, Wait, growing_waits};
 use crate::{DeliveryOrder, Error, Source, Store, SubscribeOptions};
 
 /// How long closing a subscription may take before it is left to the broker.
@@ -17,12 +18,13 @@ pub(super) const CLOSE: Duration = Duration::from_secs(5);
 /// Passes deliveries to the lanes until the worker drains. If the source fails, it is reopened, with unlimited retries:
 /// a lost broker never ends a worker, it only makes it unready. If the database is unavailable for long, or consumption
 /// is paused for long, the source is closed until that is over, so that no deliveries are held meanwhile.
-pub(crate) async fn run<S: Store, Src: Source>(
+pub(super) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     options: &SubscribeOptions,
     to: &Arrivals<Src::Acker>,
 ) {
+    let delays = || growing_waits(Duration::from_millis(100), LONGEST);
     let mut waits = delays();
     loop {
         let (limit, began) = (source.unsettled_limit(), Instant::now());
@@ -62,10 +64,49 @@ pub(crate) async fn run<S: Store, Src: Source>(
         if let Err(refused) = crate::age::check(source, &pipeline.routes) {
             tracing::error!(%refused, "the broker keeps messages for longer than before");
         }
-        pipeline.outage.set_room(source.room());
+        pipeline.outage.set_capacity(source.capacity());
         pipeline.health.set_broker(true);
         pipeline.lag.send_replace(source.lag());
         tracing::info!(source = source.name(), "the broker is back");
+    }
+}
+
+/// The queues for deliveries.
+pub(super) struct Arrivals<A> {
+    /// Deliveries that can run.
+    pub(super) lanes: Sender<Arrival<A>>,
+    /// Deliveries that cannot run now: those that were received wait for their turn.
+    pub(super) parked: Sender<Parked<A>>,
+    /// Redelivered messages, which must not wait for a free lane: a broker with a delivery limit would drop such a
+    /// message if this process ended often enough before that.
+    pub(super) to_store: Sender<Arrival<A>>,
+}
+
+impl<A> Arrivals<A> {
+    /// Closes all queues. Items already in them are still taken.
+    pub(super) fn close(&self) {
+        self.lanes.close();
+        self.parked.close();
+        self.to_store.close();
+    }
+
+    /// Passes on a delivery that was received.
+    pub(super) fn push(&self, arrival: Arrival<A>) {
+        let must_wait = arrival.carried.order.as_ref().is_some_and(|place| !place.is_first());
+        // A queue that a drain has closed takes no more: the close of the source gives the delivery back.
+        if must_wait {
+            // A redelivered one waits as well: sources refuse queues with a delivery limit, so nothing drops it meanwhile.
+            drop(self.parked.try_send(Parked { arrival, until: Wait::Key }));
+        } else {
+            drop(self.pass(arrival));
+        }
+    }
+
+    /// Passes on a delivery that can run. Returns it if a drain has closed the queue.
+    pub(super) fn pass(&self, arrival: Arrival<A>) -> Option<Arrival<A>> {
+        let stores_first = arrival.delivery.ordering_key.is_none() && arrival.delivery.redelivered();
+        let queue = if stores_first { &self.to_store } else { &self.lanes };
+        queue.try_send(arrival).err().map(TrySendError::into_inner)
     }
 }
 
@@ -86,9 +127,9 @@ async fn forward<S: Store, Src: Source>(
                 pipeline.recognize(delivery);
                 delivery.ordering_key =
                     delivery.ordering_key.filter(|_| pipeline.settings.order != DeliveryOrder::None);
-                arrival.carried.order = delivery.ordering_key.map(|key| pipeline.order.place(key));
+                arrival.carried.order = delivery.ordering_key.map(|key| pipeline.order.enqueue(key));
                 to.push(arrival);
-                pipeline.outage.set_room(source.room());
+                pipeline.outage.set_capacity(source.capacity());
             }
             Err(error) => return error,
         }
@@ -100,10 +141,6 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// A source that fails sooner than this has not recovered, and the delays before it is reopened go on growing.
 const RECOVERED: Duration = Duration::from_secs(1);
-
-fn delays() -> ExponentialBackoff {
-    growing_waits(Duration::from_millis(100), LONGEST)
-}
 
 /// Reopens the source, with unlimited retries. A source that refuses although its broker answers is an error in the log
 /// and in `health`. As cancel safe as [`Source::subscribe`].
@@ -139,7 +176,7 @@ fn refusal(error: &(dyn std::error::Error + 'static)) -> Option<String> {
 const SAME: Duration = Duration::from_secs(10);
 
 /// Waits until the database has been unavailable, consumption paused or the outbox full, for a quarter of the time that
-/// the broker lets a delivery stay unsettled. Returns the reason. Held deliveries should then be given back: the broker
+/// the broker lets a delivery stay unsettled. Returns the reason. Held deliveries should then be released: the broker
 /// would take them back again and again, or other workers, which can handle them, would get nothing of them. Never
 /// completes if the broker has no such limit. Cancel safe.
 async fn too_long<S: Store>(pipeline: &Pipeline<S>, limit: Option<Duration>) -> &'static str {

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use uuid::Uuid;
 
 use crate::registry::{Facts, Registered};
 use crate::routes::{Route, RouteCall, Routes};
 use crate::runtime::Settings;
-use crate::store::{HandlerId, HandlerMark, KnownHandler, OutboxId, Remedies, SEEN_RECENTLY, StoreError, as_ours};
+use crate::store::{HandlerId, HandlerMark, KnownHandler, OutboxId, Remedies, SEEN_RECENTLY, StoreError};
 use crate::telemetry::Meters;
 use crate::{Error, Store};
 
@@ -50,30 +49,21 @@ pub(super) async fn register<S: Store>(
     if !calling.is_empty() {
         store.mark(&calling, HandlerMark::Calls).await.map_err(failed)?;
     }
-    let mut known = store.handlers(Some(consumer)).await.map_err(failed)?;
-    known.iter_mut().for_each(|known| as_ours(known, &names));
-    check_known(consumer, store, &facts, settings, &known)?;
-    let of = |id: &HandlerId| known.iter().find(|known| known.id == *id);
+    let known = store.handlers(Some(consumer)).await.map_err(failed)?;
+    let ours: Vec<_> = ids.iter().zip(&facts).map(|(id, handler)| (*id, handler.is_natural)).collect();
+    let remedies = |old: &str| Remedies::of(store, consumer, old, "");
+    let (refused, warned) = left_by_others(&ours, &known, remedies);
+    warned.iter().for_each(|text| tracing::warn!("{text}"));
+    if let Some(text) = refused.into_iter().next() {
+        return Err(Error::Config(text));
+    }
     let outbox = match facts.iter().any(|handler| handler.stages) {
         true => Some(store.register_outbox(consumer).await?),
         false => None,
     };
-    let route = |(id, handler): (&HandlerId, &Arc<dyn Registered<S>>)| {
-        Ok(Route {
-            id: *id,
-            retention: of(id).and_then(|known| known.retention),
-            meters: Meters::new(consumer, handler.facts().name),
-            timeout: handler.facts().limits.timeout.unwrap_or(settings.handler_timeout),
-            retry: handler.facts().limits.retry.unwrap_or(settings.retry),
-            is_unclaimed: handler.facts().is_natural && settings.is_unordered(),
-            is_local_only: handler.facts().limits.is_local_only,
-            external: call(handler.facts(), of(id).and_then(|known| known.namespace))?,
-            history: OnceCell::new_with(of(id).is_some_and(|known| known.has_processed).then_some(())),
-            handler: handler.clone(),
-        })
-    };
+    let route = |(id, handler): (&HandlerId, &Arc<dyn Registered<S>>)| route(consumer, settings, *id, handler, &known);
     let routes = Routes {
-        routes: ids.iter().zip(handlers).map(route).collect::<Result<_, Error>>()?,
+        routes: ids.iter().zip(handlers).map(route).collect::<Result<_, _>>()?,
         nobody: *nobody,
         nobody_meters: Meters::new(consumer, ""),
         route_by: settings.route_by.clone(),
@@ -82,19 +72,43 @@ pub(super) async fn register<S: Store>(
     Ok(Registration { routes, has_history: known.iter().any(|known| known.has_processed), outbox })
 }
 
-/// Returns the external call of a handler, if it makes one.
-fn call(handler: &Facts, namespace: Option<Uuid>) -> Result<Option<RouteCall>, Error> {
-    let Some(limits) = handler.external else { return Ok(None) };
-    let hidden = || format!("the table `call_namespaces` hides the row of the handler {:?}", handler.name);
-    let namespace = namespace.ok_or_else(|| Error::database("could not register a namespace of calls", hidden()))?;
-    Ok(Some(RouteCall { limits, namespace }))
+/// Returns a handler with its limits, and with what the database knows of it.
+fn route<S: Store>(
+    consumer: &str,
+    settings: &Settings,
+    id: HandlerId,
+    handler: &Arc<dyn Registered<S>>,
+    known: &[KnownHandler],
+) -> Result<Route<S>, Error> {
+    let facts = handler.facts();
+    let of = known.iter().find(|known| known.id == id);
+    let external = match (facts.external, of.and_then(|known| known.namespace)) {
+        (None, _) => None,
+        (Some(limits), Some(namespace)) => Some(RouteCall { limits, namespace }),
+        (Some(_), None) => {
+            let hidden = format!("the table `call_namespaces` hides the row of the handler {:?}", facts.name);
+            return Err(Error::database("could not register a namespace of calls", hidden));
+        }
+    };
+    Ok(Route {
+        id,
+        retention: of.and_then(|known| known.retention),
+        meters: Meters::new(consumer, facts.name),
+        timeout: facts.limits.timeout.unwrap_or(settings.handler_timeout),
+        retry: facts.limits.retry.unwrap_or(settings.retry),
+        is_unclaimed: facts.is_natural && settings.is_unordered(),
+        is_local_only: facts.limits.is_local_only,
+        external,
+        history: OnceCell::new_with(of.is_some_and(|known| known.has_processed).then_some(())),
+        handler: handler.clone(),
+    })
 }
 
 /// Lets handlers have the numbers of the names that they had before.
 async fn rename<S: Store>(consumer: &str, store: &S, handlers: &[&Facts]) -> Result<(), Error> {
     for handler in handlers {
         let new = handler.name;
-        for old in &handler.formerly {
+        for old in handler.formerly {
             if !store.rename(consumer, old, new).await.map_err(|fault| failed(consumer, fault))? {
                 let Remedies { join, .. } = Remedies::of(store, consumer, old, new);
                 return Err(Error::Config(format!(
@@ -124,68 +138,74 @@ fn apart(consumer: &str, names: &[&str], ids: &[HandlerId]) -> Result<(), Error>
     Ok(())
 }
 
-/// Looks for what earlier workers of the consumer have left that belongs to no handler of this one.
-fn check_known<S: Store>(
-    consumer: &str,
-    store: &S,
-    handlers: &[&Facts],
-    settings: &Settings,
-    known: &[KnownHandler],
-) -> Result<(), Error> {
-    let names: Vec<&str> = handlers.iter().map(|handler| handler.name).collect();
-    let reports_rows = !settings.allow_unregistered_rows;
-    let mut refused = Ok(());
-    if reports_rows {
-        for (text, recently) in rows_of_others(consumer, &names, known, |old| Remedies::of(store, consumer, old, "")) {
-            match recently {
-                true => tracing::warn!("{text}"),
-                false => refused = refused.and(Err(Error::Config(text))),
-            }
-        }
-    }
-    let ours: Vec<_> = handlers.iter().map(|handler| (handler.name, handler.is_natural)).collect();
-    for text in renamed(consumer, &ours, known, reports_rows) {
-        tracing::warn!("{text}");
-    }
-    refused
-}
-
 fn failed(consumer: &str, fault: StoreError) -> Error {
     Error::Database { what: format!("could not register the handlers of {consumer:?}"), source: fault.into() }
 }
 
-/// Returns a text for each handler with rows that this worker does not have, and whether a worker has had it within a day. If
-/// none has, possibly no worker will ever run the rows, and this one must not start. Otherwise the handler belongs to another
-/// worker, or to a release that was rolled back: those rows only cause a warning. `names`: the handlers of this worker.
-pub(super) fn rows_of_others(
-    consumer: &str,
-    names: &[&str],
+/// Looks for what earlier workers of the consumer have left that belongs to no handler of this one. Returns the reasons not to
+/// start, and warnings. `ours`: the handlers of this worker, and whether they are natural, and so need no claims.
+///
+/// Rows of a handler that no worker has had for a day will possibly never run, so this worker must not start. Otherwise the
+/// handler belongs to another worker, or to a release that was rolled back, and its rows only cause a warning.
+///
+/// Claims cause a warning if a handler of this worker has no history and needs claims: it may be the other one under a new
+/// name. It is no error, since handlers are also removed, added, and divided among workers. Claims that were pruned do not
+/// count: a copy that old is new under the old name, too. So a handler that was removed causes no warning after its retention.
+fn left_by_others(
+    ours: &[(HandlerId, bool)],
     known: &[KnownHandler],
-    cures: impl Fn(&str) -> Remedies,
-) -> Vec<(String, bool)> {
-    // The empty name stands for no handler, and every worker has it.
-    let strange = |known: &&KnownHandler| !known.name.is_empty() && !names.contains(&known.name.as_str());
-    let text = |known: &KnownHandler| {
-        let (KnownHandler { name: handler, seen, .. }, Remedies { part, dead_letter, .. }) =
-            (known, cures(&known.name));
-        let recently = *seen <= SEEN_RECENTLY;
-        let seen = if recently {
-            format!("and which a worker had {} ago: they wait for that one", ago(*seen))
-        } else {
-            format!("and which no worker has had for {}: the rows will not run", ago(*seen))
-        };
-        let text = format!(
-            "the inbox has rows of {consumer:?} for the handler {handler:?}, which this worker does not have, {seen}. If a \
-             release was rolled back, its next start runs those that are scheduled. If the handler has another name now, give it \
-             the old one too, `#[idempotent(formerly = {handler:?})]`. If another service or worker has the handler, give each \
-             its own consumer name, stop its workers, and move the handler with its claims: {part}. If the rows are not needed, \
-             turn the scheduled ones into dead letters: {dead_letter}; then discard them, `Inbox::list` with \
-             `Filter::new().handler({handler:?})` and `Inbox::discard`. To leave them where they are, start with \
-             `.allow_unregistered_rows()`"
-        );
-        (text, recently)
+    remedies: impl Fn(&str) -> Remedies,
+) -> (Vec<String>, Vec<String>) {
+    let has_history = |id: HandlerId| known.iter().any(|known| known.has_processed && known.id == id);
+    let has_new = ours.iter().any(|(id, is_natural)| !is_natural && !has_history(*id));
+    let (mut refused, mut warned) = (Vec::new(), Vec::new());
+    for old in known.iter().filter(|old| ours.iter().all(|(id, _)| *id != old.id)) {
+        // The empty name stands for no handler, and every worker has it.
+        if old.has_rows && !old.name.is_empty() {
+            let text = rows_of_another(old, &remedies(&old.name));
+            if is_gone(old) { refused.push(text) } else { warned.push(text) }
+        } else if old.has_claims && has_new {
+            warned.push(claims_of_another(old));
+        }
+    }
+    (refused, warned)
+}
+
+/// Returns whether no worker has had the handler for a day.
+pub(super) fn is_gone(known: &KnownHandler) -> bool {
+    known.seen > SEEN_RECENTLY
+}
+
+/// The text about rows of a handler that this worker does not have.
+pub(super) fn rows_of_another(known: &KnownHandler, remedies: &Remedies) -> String {
+    let (KnownHandler { consumer, name, .. }, Remedies { part, dead_letter, .. }) = (known, remedies);
+    let ago = ago(known.seen);
+    let seen = match is_gone(known) {
+        true => format!("which no worker has had for {ago}: the rows will not run"),
+        false => format!("which a worker had {ago} ago: they wait for that one"),
     };
-    known.iter().filter(|known| known.has_rows).filter(strange).map(text).collect()
+    format!(
+        "the inbox has rows of {consumer:?} for the handler {name:?}, which this worker does not have, and {seen}. If a \
+         release was rolled back, its next start runs those that are scheduled. If the handler has another name now, give it \
+         the old one too, `#[idempotent(formerly = {name:?})]`. If another service or worker has the handler, give each \
+         its own consumer name, stop its workers, and move the handler with its claims: {part}. If the rows are not needed, \
+         turn the scheduled ones into dead letters: {dead_letter}; then discard them, `Inbox::list` with \
+         `Filter::new().handler({name:?})` and `Inbox::discard`. To keep dead letters of a handler that is gone, move it in \
+         the same way to a consumer name that no worker has"
+    )
+}
+
+/// The text about claims of a handler that this worker does not have. It names none of this worker's handlers: any of them may
+/// be that one.
+fn claims_of_another(KnownHandler { consumer, name, seen, .. }: &KnownHandler) -> String {
+    format!(
+        "{consumer:?} has claims of the handler {name:?}, which this worker does not have and which a worker had {} ago. \
+         If a handler of this worker is that one under another name, its messages count as new: one that was processed runs \
+         again if it is delivered again. Then stop the worker before it processes a message, and give the \
+         handler its old name, `#[idempotent(formerly = {name:?})]`. If the handler was removed or belongs to another \
+         worker, no action is needed",
+        ago(*seen),
+    )
 }
 
 /// Formats a duration, from two minutes on without its seconds.
@@ -194,45 +214,23 @@ fn ago(time: Duration) -> String {
     crate::age::shown(Duration::from_secs(if seconds < 120 { seconds } else { seconds / 60 * 60 }))
 }
 
-/// Returns a warning for each handler that this worker lacks and that has claims, if a handler of this worker has no
-/// history and needs claims. It is no error, and names none of this worker's handlers: handlers are also
-/// removed, added, and divided among workers. `ours`: the names of the handlers, and whether they are natural, and so need no
-/// claims. `reports_rows`: those with rows have been reported.
-///
-/// Claims that were pruned do not count: a copy that old is new under the old name, too. So a handler that was removed
-/// causes no warning after its retention.
-fn renamed(consumer: &str, ours: &[(&str, bool)], known: &[KnownHandler], reports_rows: bool) -> Vec<String> {
-    let is_ours = |old: &&KnownHandler| ours.iter().any(|(name, _)| *name == old.name);
-    let is_reported = |old: &&KnownHandler| reports_rows && old.has_rows;
-    let is_new = |(name, _): &&(&str, bool)| !known.iter().any(|known| known.has_processed && known.name == *name);
-    let is_needed =
-        |old: &&KnownHandler| old.has_claims && ours.iter().filter(is_new).any(|(_, is_natural)| !is_natural);
-    let text = |KnownHandler { name: handler, seen, .. }: &KnownHandler| {
-        format!(
-            "{consumer:?} has claims of the handler {handler:?}, which this worker does not have and which a worker had {} ago. \
-             If a handler of this worker is that one under another name, its messages count as new: one that was processed runs \
-             again if it is delivered again. Then stop the worker before it processes a message, and give the \
-             handler its old name, `#[idempotent(formerly = {handler:?})]`. If the handler was removed or belongs to another \
-             worker, no action is needed",
-            ago(*seen),
-        )
-    };
-    let missing = known.iter().filter(|old| !is_ours(old) && !is_reported(old) && is_needed(old));
-    missing.map(text).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn cures(handler: &str) -> Remedies {
-        let cure = |what| format!("{what} {handler}");
-        Remedies { part: cure("PART"), dead_letter: cure("BURY"), ..Remedies::default() }
+    fn remedies(handler: &str) -> Remedies {
+        let remedy = |what| format!("{what} {handler}");
+        Remedies { part: remedy("PART"), dead_letter: remedy("BURY"), ..Remedies::default() }
+    }
+
+    /// The names of these tests differ in their length.
+    fn id(name: &str) -> HandlerId {
+        HandlerId(name.len() as i32)
     }
 
     fn known(name: &str, seen: Duration) -> KnownHandler {
         KnownHandler {
-            id: HandlerId(1),
+            id: id(name),
             consumer: "billing".to_owned(),
             name: name.to_owned(),
             formerly: Vec::new(),
@@ -249,8 +247,9 @@ mod tests {
         KnownHandler { has_rows: true, ..known(handler, seen) }
     }
 
-    fn texts(known: &[KnownHandler]) -> Vec<(String, bool)> {
-        rows_of_others("billing", &["orders", "invoices"], known, cures)
+    /// Of a worker with two handlers.
+    fn left(known: &[KnownHandler]) -> (Vec<String>, Vec<String>) {
+        left_by_others(&[(id("orders"), false), (id("invoices"), false)], known, remedies)
     }
 
     const LATE: Duration = SEEN_RECENTLY.saturating_add(Duration::from_secs(1));
@@ -258,8 +257,8 @@ mod tests {
     #[test]
     fn a_handler_seen_within_a_day_is_a_warning_with_each_remedy() {
         let rows = [waiting("refunds", SEEN_RECENTLY), waiting("orders", LATE), waiting("", LATE)];
-        let texts = texts(&rows);
-        let [(text, true)] = &texts[..] else { panic!("{texts:?}") };
+        let (refused, warned) = left(&rows);
+        let ([], [text]) = (&refused[..], &warned[..]) else { panic!("{refused:?} {warned:?}") };
         for part in [
             "\"billing\"",
             "\"refunds\"",
@@ -268,7 +267,7 @@ mod tests {
             "formerly = \"refunds\"",
             "PART refunds",
             "BURY refunds",
-            "allow_unregistered_rows",
+            "keep dead letters",
         ] {
             assert!(text.contains(part), "{part:?} is not in {text:?}");
         }
@@ -277,8 +276,8 @@ mod tests {
     #[test]
     fn a_handler_not_seen_for_a_day_is_refused_with_each_remedy() {
         let rows = [waiting("gone", LATE), waiting("refunds", Duration::ZERO)];
-        let texts = texts(&rows);
-        let [(refused, false), (_, true)] = &texts[..] else { panic!("{texts:?}") };
+        let (refused, warned) = left(&rows);
+        let ([refused], [_]) = (&refused[..], &warned[..]) else { panic!("{refused:?} {warned:?}") };
         for part in ["\"gone\"", "no worker has had for 1 day", "formerly = \"gone\"", "PART gone", "BURY gone"] {
             assert!(refused.contains(part), "{part:?} is not in {refused:?}");
         }
@@ -288,15 +287,10 @@ mod tests {
         KnownHandler { has_claims, has_processed: true, ..known(handler, Duration::from_secs(180)) }
     }
 
-    fn ours(name: &str) -> (&str, bool) {
-        (name, false)
-    }
-
     #[test]
     fn claims_of_a_handler_that_is_gone_are_a_warning_that_names_no_other_handler() {
-        let ours = [ours("orders"), ours("invoices")];
-        let texts = renamed("billing", &ours, &[history("orders", true), history("refunds", true)], true);
-        let [text] = &texts[..] else { panic!("{texts:?}") };
+        let (refused, warned) = left(&[history("orders", true), history("refunds", true)]);
+        let ([], [text]) = (&refused[..], &warned[..]) else { panic!("{refused:?} {warned:?}") };
         for part in ["\"billing\"", "\"refunds\"", "3m ago", "formerly = \"refunds\"", "count as new"] {
             assert!(text.contains(part), "{part:?} is not in {text:?}");
         }
@@ -305,19 +299,20 @@ mod tests {
 
     #[test]
     fn a_natural_handler_needs_no_claims_of_another_one() {
-        let ours = [ours("orders"), ("invoices", true)];
-        let texts = renamed("billing", &ours, &[history("orders", true), history("refunds", true)], true);
-        assert_eq!(texts, Vec::<String>::new());
+        let (ours, known) = ([(id("orders"), false), (id("invoices"), true)], ["orders", "refunds"]);
+        let left = left_by_others(&ours, &known.map(|name| history(name, true)), remedies);
+        assert_eq!(left, (Vec::new(), Vec::new()));
     }
 
     #[test]
     fn nothing_is_reported_without_a_new_name_or_a_missing_one() {
         let all = ["orders", "invoices", "refunds"].map(|name| history(name, true));
-        let reported = KnownHandler { has_rows: true, ..history("refunds", true) };
-        let cases: [&[KnownHandler]; 4] = [&all, &all[..1], &[history("refunds", false)], &[reported]];
+        let cases: [&[KnownHandler]; 3] = [&all, &all[..1], &[history("refunds", false)]];
         for known in cases {
-            let texts = renamed("billing", &[ours("orders"), ours("invoices")], known, true);
-            assert_eq!(texts, Vec::<String>::new(), "{known:?}");
+            assert_eq!(left(known), (Vec::new(), Vec::new()), "{known:?}");
         }
+        let (refused, warned) = left(&[KnownHandler { has_rows: true, ..history("refunds", true) }]);
+        let ([], [text]) = (&refused[..], &warned[..]) else { panic!("{refused:?} {warned:?}") };
+        assert!(text.contains("has rows") && !text.contains("count as new"), "{text}");
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, CommitResult, Fate, InboxRows, RowKind, Transactions, TxnState};
+use idem_core::store::{ClaimState, CommitResult, InboxRows, RowKind, Transactions, TxnOutcome, TxnState};
 use sqlx::{AssertSqlSafe, Executor};
 
-use crate::sessions::{narrow, state};
+use crate::sessions::{one_connection, state};
 use crate::world::{DEADLINE, World, backend, handler_connection, raw, world};
 
 /// Begins and makes three claims at once, as a batch does.
@@ -56,7 +56,7 @@ async fn only_idem_commits_a_batch() {
         let by_the_server = prepares == 0 && refused.contains("prepared transactions are disabled");
         assert!(by_the_server || named.iter().any(|text| refused.contains(text)), "{statements:?}: {refused}");
         let undone = world.store.rollback(txn).await.unwrap();
-        assert_ne!(undone, Fate::CommittedEarly, "{statements:?}");
+        assert_ne!(undone, TxnOutcome::CommittedEarly, "{statements:?}");
         assert_eq!(world.claims().await, 0, "{statements:?}");
     }
 }
@@ -72,7 +72,7 @@ async fn only_idem_commits_a_batch_however_it_begins() {
 
     world.schedule("c", Ok(Duration::ZERO)).await;
     world.schedule("d", Ok(Duration::ZERO)).await;
-    let rows = world.take(RowKind::Ordinary, 2).await;
+    let rows = world.fetch(RowKind::Ordinary, 2).await;
     let mut rows_start = world.store.begin(DEADLINE).await.unwrap();
     let started =
         world.store.start(&mut rows_start, &rows.iter().collect::<Vec<_>>(), ClaimState::Processed).await.unwrap();
@@ -81,7 +81,7 @@ async fn only_idem_commits_a_batch_however_it_begins() {
     for mut txn in [beside, rows_start] {
         let refused = handler_connection(&mut txn).execute(sqlx::raw_sql("COMMIT")).await.unwrap_err().to_string();
         assert!(refused.contains("let idem commit"), "{refused}");
-        assert_eq!(world.store.rollback(txn).await.unwrap(), Fate::Ended);
+        assert_eq!(world.store.rollback(txn).await.unwrap(), TxnOutcome::Ended);
     }
     assert_eq!(world.number("SELECT count(*) FROM processed_messages WHERE processed_at IS NOT NULL").await, 0);
     assert_eq!(world.number("SELECT count(*) FROM inbox_messages").await, 2);
@@ -121,7 +121,7 @@ async fn first_of_two(world: &World, key: &str, does: &'static str) -> idem_core
 
 #[tokio::test]
 async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
-    let Some(mut world) = narrow().await else { return };
+    let Some(mut world) = one_connection().await else { return };
     for change in [
         "SET LOCAL ROLE pg_read_all_stats",
         "SET LOCAL search_path TO nowhere",
@@ -149,7 +149,7 @@ async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
 /// It is halved until each message is alone, and logins are dear.
 #[tokio::test]
 async fn a_batch_that_is_refused_for_its_settings_closes_no_session() {
-    let Some(world) = narrow().await else { return };
+    let Some(world) = one_connection().await else { return };
     let mut txn = first_of_two(&world, "path", "SET search_path TO nowhere").await;
     let session = backend(handler_connection(&mut txn)).await;
     let answer = world.store.commit(txn).await;

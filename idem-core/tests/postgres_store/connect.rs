@@ -18,7 +18,7 @@ pub(crate) fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> String {
 }
 
 /// The error in every form in which a user may print it.
-pub(crate) fn told<T: std::fmt::Debug>(answer: Result<T, Error>) -> String {
+pub(crate) fn error_text<T: std::fmt::Debug>(answer: Result<T, Error>) -> String {
     let error = answer.unwrap_err();
     assert!(matches!(error, Error::Database { .. }), "{error:?}");
     let source = std::error::Error::source(&error).unwrap();
@@ -49,7 +49,7 @@ async fn a_schema_may_have_any_name_that_fits() {
 }
 
 #[tokio::test]
-async fn options_that_cannot_work_are_refused_with_the_cure() {
+async fn options_that_cannot_work_are_refused_with_the_remedy() {
     let options = || Postgres::options("postgres://nobody@127.0.0.1:1/nothing");
     for schema in ["", &"x".repeat(64), "nul\0"] {
         assert!(refusal(options().schema(schema).connect().await).contains(".schema(..)"));
@@ -70,18 +70,18 @@ async fn a_wrong_url_is_reported_without_its_content() {
         format!("postgres://user:12?{SENTINEL}@host/db"),
         format!("postgres://user:12#{SENTINEL}@host/db"),
     ] {
-        let text = told(Postgres::connect(&url).await);
+        let text = error_text(Postgres::connect(&url).await);
         assert!(text.contains("postgres://user:password@host:5432/database"), "{text}");
     }
 }
 
 #[tokio::test]
 async fn a_server_that_is_away_is_named_without_the_password() {
-    let text = told(Postgres::connect(&format!("postgres://me:{SENTINEL}@127.0.0.1:1/shop")).await);
+    let text = error_text(Postgres::connect(&format!("postgres://me:{SENTINEL}@127.0.0.1:1/shop")).await);
     for part in ["127.0.0.1:1", "shop", "me"] {
         assert!(text.contains(part), "{text}");
     }
-    let text = told(Postgres::connect(&format!("postgres://me:{SENTINEL}@%2Fnowhere:1/shop")).await);
+    let text = error_text(Postgres::connect(&format!("postgres://me:{SENTINEL}@%2Fnowhere:1/shop")).await);
     assert!(text.contains("/nowhere"), "{text}");
 }
 
@@ -120,7 +120,7 @@ async fn an_unlogged_table_is_refused_unless_the_user_insists() {
 
 /// As behind a switch to a server that logical replication has filled.
 #[tokio::test]
-async fn a_sequence_that_is_behind_its_table_is_refused_with_the_statement_that_cures_it() {
+async fn a_sequence_that_is_behind_its_table_is_refused_with_the_statement_that_fixes_it() {
     let Some(mut world) = world().await else { return };
     world.schedule("one", Ok(Duration::ZERO)).await;
     let stage = "INSERT INTO outboxes (name) VALUES ('shop'), ('bank');
@@ -136,9 +136,9 @@ async fn a_sequence_that_is_behind_its_table_is_refused_with_the_statement_that_
         let set = if table == "inbox_messages" { format!("ALTER TABLE {table} ALTER id RESTART") } else { set };
         world.other.execute(sqlx::raw_sql(AssertSqlSafe(set))).await.unwrap();
         let why = refusal(connect(&world).await);
-        let cure = why.find("SELECT setval(").map(|at| why[at..].to_owned()).unwrap_or_else(|| panic!("{why}"));
-        assert!(cure.contains(table), "{why}");
-        world.other.execute(sqlx::raw_sql(AssertSqlSafe(cure))).await.unwrap();
+        let remedy = why.find("SELECT setval(").map(|at| why[at..].to_owned()).unwrap_or_else(|| panic!("{why}"));
+        assert!(remedy.contains(table), "{why}");
+        world.other.execute(sqlx::raw_sql(AssertSqlSafe(remedy))).await.unwrap();
         connect(&world).await.unwrap();
     }
 }
@@ -171,7 +171,7 @@ async fn no_name_is_registered_while_a_restore_has_not_made_the_indexes() {
 
 /// Its text columns could not take every error and header.
 #[tokio::test]
-async fn a_database_of_another_encoding_is_refused_with_its_cure() {
+async fn a_database_of_another_encoding_is_refused_with_its_remedy() {
     let Some(url) = url() else { return };
     let mut admin = PgConnection::connect(&url).await.unwrap();
     let name = fresh("idem_latin");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{CommitResult, Consumers, InboxRows, StoreError, Transactions};
+use idem_core::store::{CommitResult, Consumers, FetchLimit, InboxRows, RowKind, StoreError, Transactions};
 use sqlx::{Connection, Executor};
 
 use crate::proxy::Proxy;
@@ -110,7 +110,7 @@ async fn a_caller_waits_while_all_connections_are_in_use() {
 
 /// The wait is no part of the lease: it can be longer than a call may take to begin.
 #[tokio::test]
-async fn a_lease_of_a_call_begins_once_its_take_has_a_connection_and_a_ping_waits_for_none() {
+async fn a_lease_of_a_call_begins_once_its_fetch_has_a_connection_and_a_ping_waits_for_none() {
     let Some(mut world) = world_with(|options| options.connections(2)).await else { return };
     let mut lock = world.other.begin().await.unwrap();
     lock.execute("LOCK TABLE handlers").await.unwrap();
@@ -124,11 +124,11 @@ async fn a_lease_of_a_call_begins_once_its_take_has_a_connection_and_a_ping_wait
         tokio::task::yield_now().await;
     }
     let store = world.store.clone();
-    let mut take = std::pin::pin!(store.take_calls(&[], 1, None, uuid::Uuid::new_v4()));
-    assert!(futures_util::poll!(take.as_mut()).is_pending());
+    let mut fetch = std::pin::pin!(store.fetch(&[], FetchLimit::rows(RowKind::Calling, 1), uuid::Uuid::new_v4()));
+    assert!(futures_util::poll!(fetch.as_mut()).is_pending());
     world.store.ping().await.unwrap();
-    let given_back = std::time::Instant::now();
+    let freed = std::time::Instant::now();
     lock.rollback().await.unwrap();
-    assert!(take.await.unwrap().since >= given_back);
+    assert!(fetch.await.unwrap().since >= freed);
     let _ = registers.await.unwrap();
 }

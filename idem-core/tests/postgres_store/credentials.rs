@@ -9,7 +9,7 @@ use idem_core::{BoxError, Postgres};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
-use crate::connect::{SENTINEL, told};
+use crate::connect::{SENTINEL, error_text};
 use crate::sessions::state;
 use crate::world::{DEADLINE, fresh, handler_connection, url};
 
@@ -163,16 +163,16 @@ async fn every_login_asks_the_callback() {
 }
 
 #[tokio::test]
-async fn a_callback_that_fails_refuses_the_start_with_the_cure() {
+async fn a_callback_that_fails_refuses_the_start_with_the_remedy() {
     let Some(place) = Place::create().await else { return };
     for (answer, why) in [(Answer::Fails, "the vault is sealed"), (Answer::Panics, "no region")] {
         let vault = Vault::of("");
         vault.set(answer);
-        let text = told(vault.options(&place).connect().await);
+        let text = error_text(vault.options(&place).connect().await);
         assert!(text.contains("`.credentials(..)`") && text.contains(why), "{text}");
         assert!(text.contains(&place.target.get_port().to_string()), "{text}");
     }
-    let text = told(Vault::of("wrong").options(&place).connect().await);
+    let text = error_text(Vault::of("wrong").options(&place).connect().await);
     assert!(text.contains("check what the callback given to `.credentials(..)` returns"), "{text}");
     place.end().await;
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use idem_core::store::postgres::Txn;
-use idem_core::store::{ClaimState, CommitResult, InboxRows, NewRow, RowKind, StoreError, TakeLimit, Transactions};
+use idem_core::store::{
+    ClaimState, CommitResult, FetchFor, FetchLimit, InboxRows, NewRow, RowKind, StoreError, Transactions,
+};
 use idem_core::{Delivery, Reason};
 use sqlx::{AssertSqlSafe, Executor};
 
@@ -143,7 +145,7 @@ async fn an_answer_to_a_statement_about_no_message_is_the_databases_fault() {
     world.schedule("a", Ok(Duration::ZERO)).await;
     world.schedule("dead", Err(Reason::Permanent)).await;
     world.other.execute("ALTER TABLE inbox_messages ADD CONSTRAINT none CHECK (locked_by IS NULL)").await.unwrap();
-    let (handlers, token) = ([world.handler], uuid::Uuid::new_v4());
-    let taken = world.store.take(&handlers, RowKind::Ordinary, TakeLimit::rows(1), token, LEASE).await;
-    assert_eq!(whose(&taken.unwrap_err()), "the database's");
+    let (handlers, token) = ([FetchFor::new(world.handler, LEASE)], uuid::Uuid::new_v4());
+    let fetched = world.store.fetch(&handlers, FetchLimit::rows(RowKind::Ordinary, 1), token).await;
+    assert_eq!(whose(&fetched.unwrap_err()), "the database's");
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, ThreadId};
 
 use futures_util::FutureExt;
-use idem_core::store::{CommitResult, Fate, StoreError, Transactions};
+use idem_core::store::{CommitResult, StoreError, Transactions, TxnOutcome};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
@@ -122,17 +122,17 @@ async fn a_copy_that_nobody_waited_for_does_not_answer_for_the_commit() {
         let mut copy = handler_connection(&mut txn).copy_in_raw(&text).await.unwrap();
         copy.send(&b"effect\n"[..]).await.unwrap();
         assert!(copy.finish().now_or_never().is_none());
-        let ticket = world.store.ticket(&txn).unwrap();
+        let txn_handle = world.store.txn_handle(&txn).unwrap();
         let answer = world.store.commit(txn).await;
         assert!(matches!(answer, CommitResult::Unknown(_)), "{answer:?}");
-        let fate = loop {
-            match world.store.fate(&ticket).await.unwrap() {
-                Fate::Running => tokio::task::yield_now().await,
-                fate => break fate,
+        let txn_outcome = loop {
+            match world.store.txn_outcome(&txn_handle).await.unwrap() {
+                TxnOutcome::Running => tokio::task::yield_now().await,
+                txn_outcome => break txn_outcome,
             }
         };
-        let committed = i64::from(fate == Fate::CommittedEarly);
-        assert!(fate == Fate::RolledBack || committed == 1 && !constraint, "{fate:?}");
+        let committed = i64::from(txn_outcome == TxnOutcome::CommittedEarly);
+        assert!(txn_outcome == TxnOutcome::RolledBack || committed == 1 && !constraint, "{txn_outcome:?}");
         assert_eq!((world.claims().await, world.effects().await), (committed, committed));
     }
     the_store_goes_on(&mut world).await;
@@ -204,7 +204,7 @@ async fn a_failed_statement_is_rolled_back_without_a_warning_of_the_server() {
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(notices.clone())).unwrap();
     let mut txn = world.claimed("failed").await;
     handler_connection(&mut txn).execute("SELECT 1/0").await.unwrap_err();
-    assert_eq!(world.store.rollback(txn).await.unwrap(), Fate::RolledBack);
+    assert_eq!(world.store.rollback(txn).await.unwrap(), TxnOutcome::RolledBack);
     assert_eq!(notices.0.load(Relaxed), 0);
     // The count works: without a transaction, ROLLBACK is a warning.
     world.other.execute("ROLLBACK").await.unwrap();

@@ -239,12 +239,21 @@ async fn an_application_registers_its_names_again_when_the_database_has_lost_the
     let Some(mut world) = world().await else { return };
     let mut own = PgConnection::connect(&world.url).await.unwrap();
     let outbox = world.store.outbox("shop");
-    for _ in 0..2 {
+    for is_known in [true, false, true] {
         let mut tx = own.begin().await.unwrap();
-        outbox.stage(&mut tx, [Outgoing::new("orders", "")]).await.unwrap();
+        let staged = outbox.stage(&mut tx, [Outgoing::new("orders", "")]).await;
         let key = Key::of("a").unwrap();
-        let claim = world.store.claim_key(&mut tx, "importer", "row", key, Fingerprint::none()).await.unwrap();
-        assert!(claim.is_new());
+        let claim = world.store.claim_key(&mut tx, "importer", "row", key, Fingerprint::none()).await;
+        if !is_known {
+            for refused in [staged, claim.map(drop)] {
+                let Err(error) = refused else { panic!("{refused:?}") };
+                assert!(error.to_string().contains("repeat the transaction"), "{error}");
+            }
+            tx.rollback().await.unwrap();
+            continue;
+        }
+        staged.unwrap();
+        assert!(claim.unwrap().is_new());
         tx.commit().await.unwrap();
         let named = "SELECT count(*) FROM outbox_messages JOIN outboxes ON outboxes.id = outbox_id WHERE name = 'shop'";
         assert_eq!(world.number(named).await, 1);

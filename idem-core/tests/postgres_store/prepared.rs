@@ -1,7 +1,7 @@
 //! Transactions that a handler prepared for another session to commit: they keep their claim locked until they are ended.
 
 use idem_core::store::postgres::Txn;
-use idem_core::store::{CommitResult, Fate, Transactions};
+use idem_core::store::{CommitResult, Transactions, TxnOutcome};
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::world::{World, fresh, handler_connection, world};
@@ -58,7 +58,7 @@ async fn a_prepared_transaction_is_found_at_the_rollback_and_rolled_back() {
     let Some(mut world) = prepares().await else { return };
     for abuse in ABUSES {
         let txn = prepared(&world, "a", abuse).await;
-        assert_eq!(world.store.rollback(txn).await.unwrap(), Fate::Ended, "{abuse}");
+        assert_eq!(world.store.rollback(txn).await.unwrap(), TxnOutcome::Ended, "{abuse}");
         is_gone(&mut world, "a", abuse).await;
     }
 }
@@ -68,10 +68,10 @@ async fn a_prepared_transaction_whose_connection_is_lost_is_rolled_back() {
     let Some(mut world) = prepares().await else { return };
     for abuse in ABUSES {
         let txn = prepared(&world, "a", abuse).await;
-        let ticket = world.store.ticket(&txn).unwrap();
+        let txn_handle = world.store.txn_handle(&txn).unwrap();
         drop(txn);
-        assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::Ended, "{abuse}");
-        assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::RolledBack, "{abuse}");
+        assert_eq!(world.store.txn_outcome(&txn_handle).await.unwrap(), TxnOutcome::Ended, "{abuse}");
+        assert_eq!(world.store.txn_outcome(&txn_handle).await.unwrap(), TxnOutcome::RolledBack, "{abuse}");
         is_gone(&mut world, "a", abuse).await;
     }
 }
@@ -95,9 +95,9 @@ async fn a_transaction_that_was_prepared_in_another_role_is_rolled_back() {
     let first = prepared(&world, "a", &format!("{abuse}; RESET ROLE")).await;
     assert!(matches!(world.store.commit(first).await, CommitResult::RolledBack));
     let second = prepared(&world, "a", &abuse).await;
-    let ticket = world.store.ticket(&second).unwrap();
+    let txn_handle = world.store.txn_handle(&second).unwrap();
     drop(second);
-    assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::Ended);
+    assert_eq!(world.store.txn_outcome(&txn_handle).await.unwrap(), TxnOutcome::Ended);
     is_gone(&mut world, "a", &abuse).await;
     world.store = idem_core::Postgres::options(&world.url).schema(&world.schema).connect().await.unwrap();
     let text = format!("DROP OWNED BY {user}; DROP ROLE {user}; DROP ROLE {role}");

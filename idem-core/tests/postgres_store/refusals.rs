@@ -3,7 +3,7 @@
 use idem_core::store::{ClaimState, Transactions};
 use sqlx::Executor;
 
-use crate::sessions::narrow;
+use crate::sessions::one_connection;
 use crate::world::{DEADLINE, backend, handler_connection, world};
 
 /// Refuses each claim whose key is a code, with that code.
@@ -17,7 +17,7 @@ const REFUSE: &str = "
 /// four: lock timeout, lost race, deadlock, and a key that another one has inserted.
 #[tokio::test]
 async fn a_session_is_kept_after_a_refusal_that_others_caused_and_closed_after_any_other() {
-    let Some(mut world) = narrow().await else { return };
+    let Some(mut world) = one_connection().await else { return };
     world.other.execute(sqlx::raw_sql(REFUSE)).await.unwrap();
     let (kept, closed) = (
         ["55P03", "40001", "40P01", "23505"],

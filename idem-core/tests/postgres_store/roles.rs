@@ -4,7 +4,7 @@ use idem_core::store::{Consumers, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
-use crate::connect::{SENTINEL, refusal, told};
+use crate::connect::{SENTINEL, error_text, refusal};
 use crate::world::{DEADLINE, fresh, url};
 
 /// A role created for the test.
@@ -50,7 +50,7 @@ async fn a_refused_login_names_the_server_and_the_role() {
             eprintln!("skipped the wrong password: this server trusts everybody");
             continue;
         }
-        let text = told(answer);
+        let text = error_text(answer);
         assert!(text.contains(part) && text.contains(&server), "{text}");
     }
     role.end("idem_unused").await;
@@ -168,7 +168,7 @@ async fn a_role_whose_commits_do_not_last_is_refused_unless_the_user_insists() {
     let store = options().allow_unsafe_durability().connect().await.unwrap();
     let mut txn = store.begin(DEADLINE).await.unwrap();
     let level = sqlx::query_scalar::<_, String>("SHOW synchronous_commit");
-    assert_eq!(level.fetch_one(crate::world::handler_connection(&mut txn)).await.unwrap(), "off");
+    assert_eq!(level.fetch_one(crate::world::handler_connection(&mut txn)).await.unwrap(), "on");
     drop((txn, store));
     role.end(&schema).await;
 }

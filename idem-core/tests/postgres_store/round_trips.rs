@@ -138,7 +138,7 @@ async fn staged_messages_cost_no_further_round_trip_in_a_batch_and_from_the_inbo
     for (key, messages) in [("row warm", 2), ("row plain", 0), ("row staged", 2)] {
         world.schedule(key, Ok(std::time::Duration::ZERO)).await;
         proxy.trips();
-        let row = world.take(RowKind::Ordinary, 1).await.remove(0);
+        let row = world.fetch(RowKind::Ordinary, 1).await.remove(0);
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
         assert_eq!(world.store.start(&mut txn, &[&row], ClaimState::Processed).await.unwrap(), [true]);
         stage(&mut txn, messages);
@@ -169,13 +169,13 @@ async fn a_duplicate_costs_one_round_trip_beside_the_end_of_its_transaction() {
 }
 
 #[tokio::test]
-async fn a_run_from_the_inbox_costs_four_round_trips_with_its_take() {
+async fn a_run_from_the_inbox_costs_four_round_trips_with_its_fetch() {
     let Some((world, proxy)) = watched().await else { return };
     let mut costs = 0;
     for key in ["warm", "warmer", "hot"] {
         world.schedule(key, Ok(std::time::Duration::ZERO)).await;
         proxy.trips();
-        let row = world.take(RowKind::Ordinary, 1).await.remove(0);
+        let row = world.fetch(RowKind::Ordinary, 1).await.remove(0);
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
         assert_eq!(world.store.start(&mut txn, &[&row], ClaimState::Processed).await.unwrap(), [true]);
         assert!(matches!(world.store.commit(txn).await, CommitResult::Done));

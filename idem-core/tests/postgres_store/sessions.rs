@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor, PgConnection};
 use crate::world::{DEADLINE, World, backend, committed, handler_connection, raw, world, world_with};
 
 /// One connection for all handlers, so that each message uses the session of the previous one.
-pub(crate) async fn narrow() -> Option<World> {
+pub(crate) async fn one_connection() -> Option<World> {
     world_with(|options| options.connections(2)).await
 }
 
@@ -29,7 +29,7 @@ pub(crate) async fn state(txn: &mut idem_core::store::postgres::Txn) -> String {
 
 /// Runs this in a session, and ends its message with a commit or a rollback; the next one sees nothing of it.
 async fn leaves_nothing(abuse: &'static str) {
-    let Some(world) = narrow().await else { return };
+    let Some(world) = one_connection().await else { return };
     let mut first = world.claimed("first").await;
     let clean = state(&mut first).await;
     world.store.rollback(first).await.unwrap();
@@ -58,7 +58,7 @@ async fn leaves_nothing(abuse: &'static str) {
 /// Logins are dear, and few happen at the same time.
 #[tokio::test]
 async fn what_is_not_supported_closes_no_session() {
-    let Some(world) = narrow().await else { return };
+    let Some(world) = one_connection().await else { return };
     let mut txn = world.claimed("locks").await;
     let pid = backend(handler_connection(&mut txn)).await;
     let locks = "SELECT count(*) FROM pg_class FOR UPDATE";
@@ -97,7 +97,7 @@ leaves_nothing! {
 /// An insert that writes nothing because of ON CONFLICT would otherwise use the number of another message.
 #[tokio::test]
 async fn the_last_value_of_a_sequence_ends_with_its_message() {
-    let Some(mut world) = narrow().await else { return };
+    let Some(mut world) = one_connection().await else { return };
     world.other.execute(sqlx::raw_sql("CREATE SEQUENCE numbers")).await.unwrap();
     let next = format!("SELECT nextval('{}.numbers')", world.schema);
     for commits in [true, false] {
@@ -121,7 +121,7 @@ async fn the_last_value_of_a_sequence_ends_with_its_message() {
 
 #[tokio::test]
 async fn a_handler_cannot_write_behind_a_transaction_that_it_has_ended() {
-    let Some(mut world) = narrow().await else { return };
+    let Some(mut world) = one_connection().await else { return };
     for abuse in ["ROLLBACK", "ROLLBACK; BEGIN", "ROLLBACK; START TRANSACTION ISOLATION LEVEL SERIALIZABLE", "COMMIT"] {
         let mut txn = world.claimed(abuse).await;
         raw(&mut txn, abuse).await;
@@ -136,7 +136,7 @@ async fn a_handler_cannot_write_behind_a_transaction_that_it_has_ended() {
 /// The next transaction of the chain can write, but idem does not commit it.
 #[tokio::test]
 async fn a_chained_transaction_is_not_the_one_that_made_the_claim() {
-    let Some(mut world) = narrow().await else { return };
+    let Some(mut world) = one_connection().await else { return };
     let mut txn = world.claimed("chained").await;
     raw(&mut txn, "ROLLBACK AND CHAIN").await;
     let text = format!("INSERT INTO {}.effects VALUES ('behind')", world.schema);
@@ -148,7 +148,7 @@ async fn a_chained_transaction_is_not_the_one_that_made_the_claim() {
 
 #[tokio::test]
 async fn a_handler_cannot_make_its_commit_less_durable() {
-    let Some(mut world) = narrow().await else { return };
+    let Some(mut world) = one_connection().await else { return };
     let text = "CREATE TABLE levels (level text);
          CREATE FUNCTION note_level() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
              EXECUTE format('INSERT INTO %I.levels VALUES ($1)', TG_TABLE_SCHEMA)
@@ -209,12 +209,12 @@ async fn last_statement(other: &mut PgConnection, pid: i32) -> String {
 
 #[tokio::test]
 async fn no_handler_ever_has_a_connection_of_idems_own() {
-    let Some(mut world) = narrow().await else { return };
+    let Some(mut world) = one_connection().await else { return };
     let mut first = world.claimed("first").await;
     let pid = backend(handler_connection(&mut first)).await;
     world.store.rollback(first).await.unwrap();
     for n in 0..3 {
-        // If both uses shared their idle connections, the ping would take this one and give it back.
+        // If both uses shared their idle connections, the ping would take this one and return it.
         let before = last_statement(&mut world.other, pid).await;
         world.store.ping().await.unwrap();
         assert_eq!(last_statement(&mut world.other, pid).await, before);
@@ -299,7 +299,7 @@ async fn a_database_that_can_only_be_read_is_not_well() {
 /// Each handler prepares a statement of the same name, and does not deallocate it.
 #[tokio::test]
 async fn a_statement_that_was_prepared_by_sql_closes_the_session_in_which_the_next_one_fails() {
-    let Some(world) = narrow().await else { return };
+    let Some(world) = one_connection().await else { return };
     for n in 0..3 {
         let prepare = || sqlx::raw_sql("PREPARE payment AS SELECT 1");
         let mut first = world.claimed(&format!("first {n}")).await;
@@ -309,7 +309,7 @@ async fn a_statement_that_was_prepared_by_sql_closes_the_session_in_which_the_ne
         let error = handler_connection(&mut second).execute(prepare()).await.unwrap_err();
         assert_eq!(error.as_database_error().unwrap().code().as_deref(), Some("42P05"));
         let class = world.store.classify_error(Some(&mut second), &error);
-        assert_eq!(class, ErrorClass::Outdated, "it runs again at once, uncharged");
+        assert_eq!(class, ErrorClass::Outdated, "it runs again at once, and no attempt is recorded");
         world.store.rollback(second).await.unwrap();
     }
 }

@@ -31,7 +31,7 @@ async fn a_scheduled_message_is_shown_with_its_names_its_state_and_its_payload()
         shown(&mut world, columns, "scheduled").await,
         texts(&["billing", "order_paid", "a", "scheduled", "0", "a"])
     );
-    let row = world.take(RowKind::Ordinary, 1).await.remove(0);
+    let row = world.fetch(RowKind::Ordinary, 1).await.remove(0);
     let columns = "key, state, locked_by, locked_until > now(), crash_count";
     let token = row.locked_by.unwrap().to_string();
     assert_eq!(shown(&mut world, columns, "scheduled").await, texts(&["a", "running", &token, "true", "1"]));

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use idem_core::store::postgres::{PostgresOptions, Txn};
 use idem_core::store::{
-    ClaimState, CommitResult, Consumers, HandlerId, Identity, InboxRows, NewRow, Row, RowKind, TakeLimit, Transactions,
+    ClaimState, CommitResult, Consumers, FetchFor, FetchLimit, HandlerId, Identity, InboxRows, NewRow, Row, RowKind,
+    Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -116,8 +117,9 @@ impl World {
         committed(self.store.commit(txn).await);
     }
 
-    pub(crate) async fn take(&self, kind: RowKind, limit: usize) -> Vec<Row> {
-        self.store.take(&[self.handler], kind, TakeLimit::rows(limit), Uuid::new_v4(), LEASE).await.unwrap()
+    pub(crate) async fn fetch(&self, kind: RowKind, limit: usize) -> Vec<Row> {
+        let handlers = [FetchFor::new(self.handler, LEASE)];
+        self.store.fetch(&handlers, FetchLimit::rows(kind, limit), Uuid::new_v4()).await.unwrap().rows
     }
 
     pub(crate) async fn effects(&mut self) -> i64 {

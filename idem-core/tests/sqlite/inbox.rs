@@ -1,12 +1,12 @@
 //! Inbox rows of several handlers.
 
-use idem_core::store::{Consumers, InboxRows, RowKind, TakeLimit};
+use idem_core::store::{Consumers, FetchFor, FetchLimit, InboxRows, RowKind};
 use uuid::Uuid;
 
 use crate::world::{LONG, World};
 
 #[tokio::test]
-async fn rows_of_other_handlers_are_not_taken_and_the_earliest_of_all_handlers_comes_first() {
+async fn rows_of_other_handlers_are_not_fetched_and_the_earliest_of_all_handlers_comes_first() {
     let world = World::new().await;
     let ids = world.store.register("billing", &["x", "y", "z"]).await.unwrap();
     world
@@ -18,8 +18,9 @@ async fn rows_of_other_handlers_are_not_taken_and_the_earliest_of_all_handlers_c
             ids[0].0, ids[1].0, ids[2].0
         ))
         .await;
-    let token = Uuid::new_v4();
-    let rows = world.store.take(&[ids[0], ids[2]], RowKind::Ordinary, TakeLimit::rows(4), token, LONG).await.unwrap();
+    let handlers = [ids[0], ids[2]].map(|id| FetchFor::new(id, LONG));
+    let four = FetchLimit::rows(RowKind::Ordinary, 4);
+    let rows = world.store.fetch(&handlers, four, Uuid::new_v4()).await.unwrap().rows;
     let mut keys = rows.iter().map(|row| row.identity.key.to_string()).collect::<Vec<_>>();
     keys.sort();
     assert_eq!(keys, ["k84", "k86", "k87", "k89"]);

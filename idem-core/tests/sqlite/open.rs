@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Consumers, Transactions};
+use idem_core::store::{Consumers, Transactions};
 use idem_core::{Error, Sqlite};
 
 use crate::world::{Dir, LONG, World, lent};
@@ -55,7 +55,7 @@ async fn a_file_that_cannot_be_opened_is_named_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn a_read_only_file_is_named_with_the_cure() {
+async fn a_read_only_file_is_named_with_the_remedy() {
     let world = World::new().await;
     let path = world.dir.path("copy.db");
     world.sql(&format!("VACUUM INTO '{path}'")).await;
@@ -76,9 +76,6 @@ async fn settings_that_would_lose_claims_are_refused() {
         says(Sqlite::connect(url).await, &[url, "remove it"]);
     }
     says(Sqlite::options("sqlite:a.db").retention(Duration::ZERO).connect().await, &["retention of zero", "give"]);
-    for prefix in ["", "a\"b", "a b", "sqlite_", "SQLite_x", &"x".repeat(41), "é", "a;b"] {
-        says(Sqlite::options("sqlite:a.db").prefix(prefix).connect().await, &["prefix", "letters"]);
-    }
     assert!(!std::fs::exists("a.db").unwrap());
 }
 
@@ -90,29 +87,12 @@ async fn another_databases_url_is_refused_without_its_password() {
 }
 
 #[tokio::test]
-async fn two_prefixes_in_one_file_know_nothing_of_each_other() {
-    let world = World::new().await;
-    let other = Sqlite::options(world.dir.url()).prefix("other_2").connect().await.unwrap();
-    let handler = other.register("billing", &["order_paid"]).await.unwrap()[0];
-    world.process("k").await;
-    let mut identity = world.identity("k");
-    identity.handler = handler;
-    let mut txn = other.begin(LONG).await.unwrap();
-    let claimed = other.claim(&mut txn, &[&identity], ClaimState::Processed).await.unwrap();
-    assert!(claimed[0].is_new());
-    other.commit(txn).await;
-    assert_eq!(world.count("other_2processed_messages").await, 1);
-    assert_eq!(world.count("sqlite_schema WHERE name LIKE 'other\\_2%' ESCAPE '\\'").await, 19);
-}
-
-#[tokio::test]
-async fn tables_of_another_origin_under_the_prefix_are_left_alone() {
+async fn tables_of_another_origin_are_left_alone() {
     let dir = Dir::new();
-    Sqlite::options(dir.url()).prefix("other_").connect().await.unwrap();
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db"));
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db")).create_if_missing(true);
     let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
     sqlx::raw_sql("CREATE TABLE idem_handlers (mine)").execute(&mut connection).await.unwrap();
-    says(Sqlite::connect(&dir.url()).await, &["migration 0001", "orders.db", "\"idem_\"", ".prefix(..)"]);
+    says(Sqlite::connect(&dir.url()).await, &["migration 0001", "orders.db", "`idem_`", "a file of its own"]);
     let tables = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'idem%'");
     let tables: i64 = tables.fetch_one(&mut connection).await.unwrap();
     assert_eq!(tables, 1, "a migration is applied whole or not at all");
@@ -127,13 +107,13 @@ async fn verify_only_makes_nothing_and_says_what_is_missing() {
 
     std::fs::write(dir.path("orders.db"), "").unwrap();
     says(verify().await, &["orders.db", "PRAGMA journal_mode = WAL"]);
-    Sqlite::options(dir.url()).prefix("other_").connect().await.unwrap();
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db"));
+    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    sqlx::raw_sql("PRAGMA journal_mode = WAL").execute(&mut connection).await.unwrap();
     says(verify().await, &["orders.db", "lacks migration 0001", "without verify_only()", "Sqlite::migrations()"]);
 
     Sqlite::connect(&dir.url()).await.unwrap();
     verify().await.unwrap().ping().await.unwrap();
-    // To SQLite it is the same name.
-    Sqlite::options(dir.url()).prefix("Idem_").connect().await.unwrap();
 }
 
 #[tokio::test]
@@ -239,17 +219,4 @@ async fn a_missing_column_is_named_at_the_start() {
     }
     world.sql("DROP TABLE idem_inbox_messages").await;
     assert!(starts(&world.dir).await.unwrap().contains("the table `inbox_messages`"));
-}
-
-/// Nothing migrates them, since no version with them was released.
-#[tokio::test]
-async fn tables_from_before_0_1_are_refused_with_their_cure() {
-    let world = World::new().await;
-    let old = "(1, 'claims_and_inbox', 1), (2, 'outbox', 1), (4, 'calls', 1), (6, 'former_names', 1)";
-    world.sql("DELETE FROM idem_migrations").await;
-    world.sql(&format!("INSERT INTO idem_migrations (version, name, supports) VALUES {old}")).await;
-    let why = starts(&world.dir).await.unwrap();
-    for part in ["orders.db", "before 0.1", "claims_and_inbox", "docs::moving"] {
-        assert!(why.contains(part), "{why}");
-    }
 }

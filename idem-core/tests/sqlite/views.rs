@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{InboxRows, OutboxRows, RowKind, TakeLimit};
+use idem_core::store::{FetchFor, FetchLimit, InboxRows, OutboxRows, RowKind};
 use idem_core::{Outgoing, Reason};
 use sqlx::{AssertSqlSafe, Connection};
 
@@ -21,9 +21,9 @@ async fn messages_of_the_inbox_are_shown_with_their_names_and_as_text() {
     world.store("a", Ok(Duration::ZERO)).await;
     let columns = "consumer, handler, key, state, locked_until, payload";
     assert_eq!(shown(&world, columns, "scheduled").await, "billing|order_paid|a|scheduled|-|a");
-    let (handlers, token) = ([world.handler], uuid::Uuid::new_v4());
-    let taken = world.store.take(&handlers, RowKind::Ordinary, TakeLimit::rows(1), token, LONG).await.unwrap();
-    assert_eq!(taken.len(), 1);
+    let (handlers, token) = ([FetchFor::new(world.handler, LONG)], uuid::Uuid::new_v4());
+    let fetched = world.store.fetch(&handlers, FetchLimit::rows(RowKind::Ordinary, 1), token).await.unwrap();
+    assert_eq!(fetched.rows.len(), 1);
     assert_eq!(shown(&world, "state, run_at < locked_until, crash_count", "scheduled").await, "running|1|1");
     assert_eq!(world.count("idem_dead_letters").await, 0);
     world.store("dead", Err(Reason::Undecodable)).await;

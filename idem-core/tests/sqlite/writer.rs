@@ -20,7 +20,7 @@ async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
 async fn writers_of_all_handles_to_a_file_take_turns_in_the_order_in_which_they_came() {
     let world = World::new().await;
     std::fs::create_dir(world.dir.path("sub")).unwrap();
-    let other = Sqlite::options(world.dir.path("sub/../orders.db")).prefix("other_").connect().await.unwrap();
+    let other = Sqlite::connect(world.dir.path("sub/../orders.db")).await.unwrap();
     let stores = [world.store.clone(), other];
     let first = world.store.begin(LONG).await.unwrap();
     let (order, mut ended) = tokio::sync::mpsc::unbounded_channel();

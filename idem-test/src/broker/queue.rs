@@ -39,7 +39,7 @@ pub struct Queue {
 #[derive(Clone, Copy)]
 struct Subscription {
     number: u64,
-    room: usize,
+    capacity: usize,
     order: DeliveryOrder,
     drained: bool,
 }
@@ -72,7 +72,7 @@ impl Queue {
 
     /// Waits until each message that was not acked is in the queue and none is handed out. Returns their number.
     #[doc(hidden)]
-    pub async fn given_back(&self) -> usize {
+    pub async fn returned(&self) -> usize {
         let are_back = |counts: Counts| counts.ready == counts.published - counts.acks && counts.unsettled == 0;
         self.shared.until(|state| are_back(state.counts(&self.name))).await;
         self.counts().ready
@@ -106,7 +106,7 @@ impl Source for Queue {
         self.end();
         let number = self.shared.change(|state| state.subscribe()).ok_or("the broker refuses connections")?;
         self.subscription =
-            Some(Subscription { number, room: options.max_unsettled.into(), order: options.order, drained: false });
+            Some(Subscription { number, capacity: options.max_unsettled.into(), order: options.order, drained: false });
         Ok(())
     }
 
@@ -137,14 +137,14 @@ impl Source for Queue {
 
     async fn next(&mut self) -> Result<(Delivery, QueueAcker), BoxError> {
         let subscription = self.subscription.filter(|subscription| !subscription.drained);
-        let Some(Subscription { number, room, order, .. }) = subscription else {
+        let Some(Subscription { number, capacity, order, .. }) = subscription else {
             return Err("the queue is not subscribed to".into());
         };
         let handed_out = self.shared.when(|state| {
             if !state.is_subscribed(number) {
                 return Some(None);
             }
-            state.hand_out(&self.name, number, room, order).map(Some)
+            state.hand_out(&self.name, number, capacity, order).map(Some)
         });
         let handed_out = handed_out.await.ok_or("the connection was lost")?;
         let (shared, queue) = (self.shared.clone(), self.name.clone());

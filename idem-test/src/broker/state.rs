@@ -109,7 +109,7 @@ impl State {
         &mut self,
         name: &Arc<str>,
         subscription: u64,
-        room: usize,
+        capacity: usize,
         order: DeliveryOrder,
     ) -> Option<HandedOut> {
         let ordering_key = |publication: &Publication| match order {
@@ -119,7 +119,7 @@ impl State {
         };
         let tag = self.last + 1;
         let queue = self.queues.get_mut(name)?;
-        if queue.unsettled.values().filter(|unsettled| unsettled.subscription == subscription).count() >= room {
+        if queue.unsettled.values().filter(|unsettled| unsettled.subscription == subscription).count() >= capacity {
             return None;
         }
         let elsewhere = |ordering_key: Option<u64>| {

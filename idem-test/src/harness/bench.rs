@@ -11,8 +11,8 @@ use crate::provider::Provider;
 use crate::trace::Trace;
 
 use super::connect::{Connect, Connecting};
+use super::crash_plan::CrashPlan;
 use super::facts::HandlerFacts;
-use super::fate::Fate;
 use super::launch::{Common, RouteBy, Settings};
 use super::locals::Locals;
 use super::process::Running;
@@ -183,8 +183,8 @@ impl<F, St, C, L> Bench<F, St, C, L> {
         });
         let identify = identify::<H, C>(codec.clone());
         let common = Arc::new(Common { connect, state, codec, settings, identify, sink });
-        let launch = move |start: Start, fate: Fate, shutdown: oneshot::Receiver<()>| -> Running {
-            Box::pin(common.clone().run::<H, L>(start, fate, shutdown))
+        let launch = move |start: Start, crash_plan: CrashPlan, shutdown: oneshot::Receiver<()>| -> Running {
+            Box::pin(common.clone().run::<H, L>(start, crash_plan, shutdown))
         };
         Ok(Trial::made(&store, Box::new(launch), (subject, trace), cleanup))
     }

@@ -11,7 +11,7 @@ use crate::trace::Trace;
 use crate::{MemorySink, Tapped};
 
 use super::connect::{Connect, Connecting};
-use super::fate::Fate;
+use super::crash_plan::CrashPlan;
 use super::locals::{Locals, TrialWorker};
 use super::relay::relay;
 use super::shared_codec::Shared;
@@ -56,7 +56,7 @@ where
     pub(super) async fn run<H, L>(
         self: Arc<Self>,
         start: Start,
-        fate: Fate,
+        crash_plan: CrashPlan,
         shutdown: oneshot::Receiver<()>,
     ) -> Result<(), Error>
     where
@@ -67,12 +67,12 @@ where
         L: Locals<StoreOf<F>, St, C>,
     {
         let store = self.connect.connect().await?;
-        if fate.is_counted() {
+        if crash_plan.is_counted() {
             warm(&store).await?;
         }
-        let store = TappedStore::new(store, fate.clone());
-        let relay = self.sink.clone().map(|sink| relay(store.clone(), sink, fate.clone()));
-        let worker = L::add(self.worker::<H>(store, start, fate));
+        let store = TappedStore::new(store, crash_plan.clone());
+        let relay = self.sink.clone().map(|sink| relay(store.clone(), sink, crash_plan.clone()));
+        let worker = L::add(self.worker::<H>(store, start, crash_plan));
         let shutdown = async {
             // A dropped sender also means shutdown.
             let _ = shutdown.await;
@@ -94,9 +94,9 @@ where
     /// The worker of a process, without handlers of local messages.
     fn worker<H>(
         &self,
-        store: TappedStore<StoreOf<F>, Fate>,
+        store: TappedStore<StoreOf<F>, CrashPlan>,
         start: Start,
-        fate: Fate,
+        crash_plan: CrashPlan,
     ) -> TrialWorker<StoreOf<F>, St, C>
     where
         H: Handler,
@@ -106,11 +106,11 @@ where
     {
         let Settings { inbox, batch, route_by, .. } = &self.settings;
         let stores = *inbox || H::Params::CALLS > 0;
-        let receiving = Receiving { fate, identify: self.identify.clone(), stores };
+        let receiving = Receiving { crash_plan, identify: self.identify.clone(), stores };
         let Start { broker, watched, concurrency, ahead, lease } = start;
         let source = Tapped::new(broker.queue(QUEUE), receiving);
         let worker = Worker::new(CONSUMER, store, source).state(self.state.clone()).codec(Shared(self.codec.clone()));
-        let worker = worker.handler::<Over<H, StoreOf<F>, Fate>>();
+        let worker = worker.handler::<Over<H, StoreOf<F>, CrashPlan>>();
         let worker = if *inbox { worker.inbox() } else { worker };
         let worker = if !ahead && *batch == 1 { worker.prefetch(concurrency) } else { worker };
         let worker = if H::NEEDS_CLOUD_EVENT { worker.cloud_events() } else { worker };

@@ -16,12 +16,12 @@ const SHORT: Duration = Duration::from_millis(1);
 /// that: it starts the next process when the one before is gone, with the calls that it had begun. So the next one does not
 /// have to wait for them.
 ///
-/// The lease of a call is over almost at once, also while the call goes on. So that no process calls twice for a message, it takes
-/// nothing before its calls have ended. A relay needs its lease to publish; it is given back when the process is dead.
+/// The lease of a call is over almost at once, also while the call goes on. So that no process calls twice for a message, it
+/// fetches nothing before its calls have ended. A relay needs its lease to publish; it is released when the process is dead.
 #[derive(Debug)]
 pub(super) struct Leases {
     subject: Arc<Subject>,
-    /// How many rows are taken for their calls.
+    /// How many rows are fetched for their calls.
     calling: AtomicUsize,
     /// The lease that a relay of this process may have.
     relay: Mutex<Option<(OutboxId, Uuid)>>,
@@ -36,20 +36,20 @@ impl Leases {
         &self.subject
     }
 
-    /// Returns whether a message may be taken for its call.
+    /// Returns whether a message may be fetched for its call.
     pub(super) fn may_call(&self) -> bool {
         self.calling.load(SeqCst) == 0
     }
 
-    /// Returns the lease for which a message is taken for its call.
+    /// Returns the lease for which a message is fetched for its call.
     pub(super) fn of_call() -> Duration {
         SHORT
     }
 
-    /// A row was taken for its call. The worker sees the lease that it has asked for: it computes from it how old the key is.
+    /// A row was fetched for its call. The worker sees the lease that it has asked for: it computes from it how old the key is.
     /// It also sees a call without a key as old enough to ask the provider about it. That time is for requests that a network
     /// holds back; those of a process of the trial have arrived.
-    pub(super) fn taken(&self, row: &mut Row, asked: Duration) {
+    pub(super) fn fetched(&self, row: &mut Row, asked: Duration) {
         self.calling.fetch_add(1, SeqCst);
         row.locked_until = row.locked_until.map(|end| end + asked.saturating_sub(SHORT));
         if let Some(after) = self.subject.asks_after(&row.handler)
@@ -87,14 +87,14 @@ mod tests {
 
     /// Two handlers of local messages, for example, which one message starts.
     #[test]
-    fn a_process_takes_no_message_for_a_call_before_each_of_its_calls_has_ended() {
+    fn a_process_fetches_no_message_for_a_call_before_each_of_its_calls_has_ended() {
         let leases = Leases::new(Arc::default());
         for id in [1, 2] {
             let key = Key::of("a").unwrap();
             let identity = Identity { handler: HandlerId(1), key, fingerprint: Fingerprint::of(b"a") };
             let delivery = Delivery::new("orders", "a");
             let mut row = Row::new(id, identity, "pays".to_owned(), delivery, SystemTime::UNIX_EPOCH);
-            leases.taken(&mut row, Duration::from_secs(10));
+            leases.fetched(&mut row, Duration::from_secs(10));
         }
         leases.call_has_ended();
         assert!(!leases.may_call(), "the other one goes on");

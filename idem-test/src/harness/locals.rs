@@ -5,14 +5,14 @@ use idem_core::{Codec, Extract, Handler, HandlerOptions, HasConnection, Store, W
 use crate::tapped_store::{Over, TappedStore};
 use crate::{Queue, Tapped};
 
+use super::crash_plan::CrashPlan;
 use super::facts::HandlerFacts;
-use super::fate::Fate;
 use super::shared_codec::Shared;
 use super::source::Receiving;
 
 /// The worker of a process of a trial.
 pub(super) type TrialWorker<S, St, C> =
-    Worker<TappedStore<S, Fate>, Tapped<Queue, Receiving>, St, Shared<C>, WithHandlers>;
+    Worker<TappedStore<S, CrashPlan>, Tapped<Queue, Receiving>, St, Shared<C>, WithHandlers>;
 
 /// The handlers of a trial that take local messages: none, `()`, or one and others, `(H, Others)`.
 /// [`Bench::local`](super::Bench::local) adds one.
@@ -46,7 +46,7 @@ where
     L: Locals<S, St, C>,
 {
     fn add(worker: TrialWorker<S, St, C>) -> TrialWorker<S, St, C> {
-        L::add(worker).handler_options::<Over<H, S, Fate>>(HandlerOptions::new().local_only())
+        L::add(worker).handler_options::<Over<H, S, CrashPlan>>(HandlerOptions::new().local_only())
     }
 
     fn facts() -> Vec<HandlerFacts> {

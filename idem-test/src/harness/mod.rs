@@ -44,7 +44,7 @@
 // | `subject`, `facts`, `locals`, `shared_codec` | the handlers of a trial, and the codec that their workers share |
 // | `launch`, `relay` | a process: its worker, and the relay beside it |
 // | `process`, `process_thread` | how it dies: with its runtime, or on one thread |
-// | `crash`, `fate`, `polls`, `store`, `source` | where a process dies, and the store and the source that stop there |
+// | `crash`, `crash_plan`, `polls`, `store`, `source` | where a process dies, and the store and the source that stop there |
 // | `one_effect`, `natural`, `crash_everywhere` | the proofs `has_one_effect`, `is_natural` and `crash_everywhere` |
 // | `staged` | the messages that a natural handler stages, which have to be the same |
 // | `runs`, `search`, `phase`, `leases`, `crash_report` | the runs of `crash_everywhere`, and its report |
@@ -56,11 +56,11 @@ mod cleanup;
 mod connect;
 mod crash;
 mod crash_everywhere;
+mod crash_plan;
 mod crash_report;
 mod digest;
 mod elsewhere;
 mod facts;
-mod fate;
 #[cfg(feature = "sqlite")]
 mod fresh_file;
 #[cfg(feature = "postgres")]

@@ -78,14 +78,14 @@ impl<S: Store> Trial<S> {
     pub(super) async fn no_effect(&self, outcomes: &[Outcome]) -> Result<String, Error> {
         let why = match (outcomes.last(), self.dead_letters().await?.first()) {
             (Some(Outcome::Dead { reason, .. }), Some(row)) => {
-                let cure = match reason {
+                let remedy = match reason {
                     Reason::UnknownType => ": give it `.deliver(..).event_type(..)`",
                     Reason::NoKey => {
                         ": give it what the key is made of, `.deliver(..).header(..)` or `.message_id(..)`"
                     }
                     _ => "",
                 };
-                format!("it is a dead letter ({reason}), {}{cure}", row.error)
+                format!("it is a dead letter ({reason}), {}{remedy}", row.error)
             }
             (Some(Outcome::Duplicate), _) => {
                 "it is a duplicate of a message of an earlier test in this database: give each run fresh ids, or a \

@@ -12,9 +12,9 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
-    /// The message is stored with the key of its external call, acked, and taken for the call.
+    /// The message is stored with the key of its external call, acked, and fetched for the call.
     BeforeCall,
-    /// The message is taken, and `called_at` is written; nothing is sent.
+    /// The message is fetched, and `called_at` is written; nothing is sent.
     CallWritten,
     /// The call waits: its request may be sent, and the answer was not read.
     InCall,
@@ -22,7 +22,7 @@ pub enum Phase {
     AnswerRead,
     /// The answer is written to the row of the message.
     AnswerKept,
-    /// The claim is made; with an inbox, the message is stored, acked and taken. Behind a call, the message is completed from
+    /// The claim is made; with an inbox, the message is stored, acked and fetched. Behind a call, the message is completed from
     /// here on.
     BeforeHandler,
     /// The handler runs.

@@ -34,8 +34,8 @@ pub(super) enum Call {
     /// A handler of local messages.
     LocalHandler,
     Commit,
-    /// A take of messages for their external calls.
-    Take,
+    /// A fetch of messages for their external calls.
+    Fetch,
     /// An external call.
     External,
     /// The record of its result.
@@ -56,7 +56,7 @@ pub(super) struct Polls {
     calls: bool,
     polls: AtomicUsize,
     has_committed: AtomicBool,
-    has_taken: AtomicBool,
+    has_fetched: AtomicBool,
     has_handled: AtomicBool,
     is_calling: AtomicBool,
     is_publishing: AtomicBool,
@@ -70,7 +70,7 @@ impl Polls {
             calls,
             polls: AtomicUsize::new(0),
             has_committed: no(),
-            has_taken: no(),
+            has_fetched: no(),
             has_handled: no(),
             is_calling: no(),
             is_publishing: no(),
@@ -79,9 +79,9 @@ impl Polls {
 
     /// Counts a poll of this call that is about to be made. Returns whether the process dies instead.
     pub(super) fn count(&self, call: Call) -> bool {
-        // Takes are made all the time. Only while a message is stored and not taken they are about one.
-        let is_idle = || !self.has_committed.load(SeqCst) || self.has_taken.load(SeqCst);
-        if call == Call::Take && is_idle() {
+        // Fetches are made all the time. Only while a message is stored and not fetched they are about one.
+        let is_idle = || !self.has_committed.load(SeqCst) || self.has_fetched.load(SeqCst);
+        if call == Call::Fetch && is_idle() {
             return false;
         }
         self.is_last(self.phase(call))
@@ -100,7 +100,7 @@ impl Polls {
             Call::Publish => Phase::ConfirmRead,
             Call::Delete => Phase::Deleted,
             Call::Record => self.phase(call),
-            Call::Handler | Call::LocalHandler | Call::Take | Call::Other => return false,
+            Call::Handler | Call::LocalHandler | Call::Fetch | Call::Other => return false,
         };
         self.is_last(phase)
     }
@@ -110,9 +110,9 @@ impl Polls {
         Ending { polls: self, call }
     }
 
-    /// A message was taken for its call.
-    pub(super) fn taken(&self) {
-        self.has_taken.store(true, SeqCst);
+    /// A message was fetched for its call.
+    pub(super) fn fetched(&self) {
+        self.has_fetched.store(true, SeqCst);
     }
 
     fn is_last(&self, phase: Phase) -> bool {
@@ -132,11 +132,11 @@ impl Polls {
             Call::Publish if self.is_publishing.swap(true, SeqCst) => Phase::InPublish,
             Call::Publish => Phase::BeforePublish,
             Call::Delete => Phase::InDelete,
-            Call::Commit | Call::Take | Call::Other if !self.has_handled.load(SeqCst) => {
-                if self.calls && !self.has_taken.load(SeqCst) { Phase::BeforeCall } else { Phase::BeforeHandler }
+            Call::Commit | Call::Fetch | Call::Other if !self.has_handled.load(SeqCst) => {
+                if self.calls && !self.has_fetched.load(SeqCst) { Phase::BeforeCall } else { Phase::BeforeHandler }
             }
             Call::Commit => Phase::InCommit,
-            Call::Take | Call::Other => Phase::After,
+            Call::Fetch | Call::Other => Phase::After,
         }
     }
 }

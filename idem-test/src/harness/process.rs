@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::trace::ProcessTrace;
 
-use super::fate::Fate;
+use super::crash_plan::CrashPlan;
 
 pub(super) type Running = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
@@ -17,7 +17,7 @@ pub(super) type Running = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>
 #[derive(Debug)]
 pub struct Process {
     /// Where it dies.
-    pub fate: Fate,
+    pub crash_plan: CrashPlan,
     runtime: Option<Runtime>,
     shutdown: Option<oneshot::Sender<()>>,
     ended: oneshot::Receiver<Result<(), Error>>,
@@ -26,20 +26,20 @@ pub struct Process {
 impl Process {
     /// Starts a worker, which runs until it is shut down.
     pub(super) fn start(
-        fate: Fate,
-        worker: impl FnOnce(Fate, oneshot::Receiver<()>) -> Running,
+        crash_plan: CrashPlan,
+        worker: impl FnOnce(CrashPlan, oneshot::Receiver<()>) -> Running,
     ) -> std::io::Result<Self> {
-        let traced = fate.traced().cloned();
+        let traced = crash_plan.traced().cloned();
         let enter = move || traced.iter().for_each(ProcessTrace::enter);
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().on_thread_start(enter).build()?;
         let (shutdown, when) = oneshot::channel();
         let (end, ended) = oneshot::channel();
-        let worker = worker(fate.clone(), when);
+        let worker = worker(crash_plan.clone(), when);
         runtime.spawn(async move {
             // The receiver is gone if the process is being killed.
             let _ = end.send(worker.await);
         });
-        Ok(Self { fate, runtime: Some(runtime), shutdown: Some(shutdown), ended })
+        Ok(Self { crash_plan, runtime: Some(runtime), shutdown: Some(shutdown), ended })
     }
 
     /// Waits until the worker ends by itself. Only an error at its start ends it.
@@ -61,7 +61,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Some(process) = self.fate.traced() {
+        if let Some(process) = self.crash_plan.traced() {
             process.end();
         }
         // Dropping a runtime blocks and panics inside another one; and nothing waits for a killed process.

@@ -6,13 +6,13 @@ use idem_core::Error;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
-use super::fate::Fate;
+use super::crash_plan::CrashPlan;
 use super::process::Running;
 
-/// A worker in a current-thread runtime on a thread of its own. Once its fate is sealed, no other task is polled: the
+/// A worker in a current-thread runtime on a thread of its own. Once its crash plan is sealed, no other task is polled: the
 /// runtime is dropped, and each connection with it. Dropping this kills it, too.
 pub(super) struct ProcessThread {
-    pub(super) fate: Fate,
+    pub(super) crash_plan: CrashPlan,
     shutdown: Option<oneshot::Sender<()>>,
     end: oneshot::Receiver<End>,
 }
@@ -27,19 +27,22 @@ pub(super) enum End {
 
 impl ProcessThread {
     /// Starts a worker, which runs until it is shut down or dies.
-    pub(super) fn start(fate: Fate, worker: impl FnOnce(Fate, oneshot::Receiver<()>) -> Running) -> io::Result<Self> {
+    pub(super) fn start(
+        crash_plan: CrashPlan,
+        worker: impl FnOnce(CrashPlan, oneshot::Receiver<()>) -> Running,
+    ) -> io::Result<Self> {
         // With an interval of one task, the main future is polled directly after the task that has woken it.
         let runtime = Builder::new_current_thread().enable_all().event_interval(1).build()?;
         let (shutdown, when) = oneshot::channel();
         let (mut ends, end) = oneshot::channel();
-        let (worker, of_thread) = (worker(fate.clone(), when), fate.clone());
+        let (worker, of_thread) = (worker(crash_plan.clone(), when), crash_plan.clone());
         std::thread::Builder::new().name("idem-trial".to_owned()).spawn(move || {
-            let fate = of_thread;
-            fate.enter_thread();
+            let crash_plan = of_thread;
+            crash_plan.enter_thread();
             let ended = runtime.block_on(async {
                 tokio::select! {
                     biased;
-                    () = fate.sealed() => End::Died,
+                    () = crash_plan.sealed() => End::Died,
                     () = ends.closed() => End::Died,
                     returned = worker => End::Returned(returned),
                 }
@@ -48,7 +51,7 @@ impl ProcessThread {
             runtime.shutdown_background();
             let _ = ends.send(ended);
         })?;
-        Ok(Self { fate, shutdown: Some(shutdown), end })
+        Ok(Self { crash_plan, shutdown: Some(shutdown), end })
     }
 
     /// Waits until the process is gone. It returns by itself only after an error at its start.

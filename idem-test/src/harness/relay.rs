@@ -7,12 +7,12 @@ use idem_core::{Relay, Sink, SinkError, StagedMessage, Store};
 use crate::MemorySink;
 use crate::tap::{SinkTap, TappedSink};
 
-use super::fate::Fate;
+use super::crash_plan::CrashPlan;
 use super::polls::Call;
 use super::trial::CONSUMER;
 
 /// Each publish stops at the point at which the process ends.
-impl SinkTap for Fate {
+impl SinkTap for CrashPlan {
     fn publish<K: Sink>(
         &self,
         sink: &K,
@@ -23,9 +23,13 @@ impl SinkTap for Fate {
 }
 
 /// Returns the relay of a process that has this store.
-pub(super) fn relay<S: Store>(store: S, sink: MemorySink, fate: Fate) -> Relay<S, TappedSink<MemorySink, Fate>> {
+pub(super) fn relay<S: Store>(
+    store: S,
+    sink: MemorySink,
+    crash_plan: CrashPlan,
+) -> Relay<S, TappedSink<MemorySink, CrashPlan>> {
     // The lease is how long the next process waits if the trial does not know of the lease of a dead one.
-    Relay::new(CONSUMER, store, TappedSink::new(sink, fate))
+    Relay::new(CONSUMER, store, TappedSink::new(sink, crash_plan))
         .poll_interval(Duration::from_millis(20))
         .lease_duration(Duration::from_secs(1))
 }

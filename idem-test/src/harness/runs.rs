@@ -6,9 +6,9 @@ use idem_core::store::LeaseRequest;
 use idem_core::{BoxError, Error, Reason, Store};
 use tokio::time::timeout;
 
+use super::crash_plan::CrashPlan;
 use super::digest::Digest;
 use super::elsewhere::Elsewhere;
-use super::fate::Fate;
 use super::leases::Leases;
 use super::observed::Observed;
 use super::one_effect::ToPublication;
@@ -47,11 +47,11 @@ impl<'a, S: Store, F, G> Runs<'a, S, F, G> {
         G: AsyncFnMut() -> Result<D, BoxError>,
     {
         let Self { trial, message, digest, number } = self;
-        let fate = match point {
+        let crash_plan = match point {
             Some(point) => format!("whose process had to die at {point}"),
             None => "delivered once".to_owned(),
         };
-        let about = |error: BoxError| BoxError::from(format!("message {}, {fate}: {error}", *number));
+        let about = |error: BoxError| BoxError::from(format!("message {}, {crash_plan}: {error}", *number));
         let dead = trial.dead_letters().await?.first().map(|row| row.id);
         let (before, mark) = (digest().await?, trial.subject.mark());
         trial.publish(&message(*number).to_publication()?);
@@ -84,7 +84,7 @@ impl<S: Store> Trial<S> {
                 }
             };
             match end {
-                End::Died => self.release_outbox(&process.fate).await.map(|()| true),
+                End::Died => self.release_outbox(&process.crash_plan).await.map(|()| true),
                 End::Returned(returned) => returned.map(|()| false),
             }
         };
@@ -94,10 +94,10 @@ impl<S: Store> Trial<S> {
         }
     }
 
-    /// Gives back the lease of a relay whose process is dead, which would otherwise keep it until its end.
-    async fn release_outbox(&self, dead: &Fate) -> Result<(), Error> {
+    /// Releases the lease of a relay whose process is dead, which would otherwise keep it until its end.
+    async fn release_outbox(&self, dead: &CrashPlan) -> Result<(), Error> {
         let Some((outbox, token)) = dead.leases().and_then(Leases::relay) else { return Ok(()) };
         let given = self.store.lease_outbox(outbox, token, LeaseRequest::Release).await;
-        given.map(drop).map_err(|error| Error::database("could not give back the lease of a relay", error))
+        given.map(drop).map_err(|error| Error::database("could not release the lease of a relay", error))
     }
 }

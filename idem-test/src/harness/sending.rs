@@ -131,7 +131,7 @@ impl<S: Store> Sending<'_, S> {
         let mut first = start(crash)?;
         let mut others = if crash.is_none() { start_others()? } else { Vec::new() };
         if let Some(point) = crash {
-            let fate = first.fate.clone();
+            let crash_plan = first.crash_plan.clone();
             let lived = async {
                 tokio::select! {
                     ended = first.ended() => ended?,
@@ -142,7 +142,7 @@ impl<S: Store> Sending<'_, S> {
             };
             tokio::select! {
                 biased;
-                () = fate.sealed() => {}
+                () = crash_plan.sealed() => {}
                 lived = lived => {
                     lived?;
                     return Err(format!("all is done, and the crash at {point:?} was never reached").into());

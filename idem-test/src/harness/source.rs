@@ -8,7 +8,7 @@ use crate::tap::{AckTap, Tap};
 use crate::trace::Subject;
 
 use super::crash::Crash;
-use super::fate::Fate;
+use super::crash_plan::CrashPlan;
 use super::polls::Call;
 
 /// Reads the key and the fingerprint of a delivery; `None` if it has no key. Only a trace needs it.
@@ -24,7 +24,7 @@ pub(super) fn identify<H: Handler, C: Codec<H::Message>>(codec: Arc<C>) -> Ident
 
 /// The source of a process: its acks stop at the point at which the process ends.
 pub struct Receiving {
-    pub(super) fate: Fate,
+    pub(super) crash_plan: CrashPlan,
     pub(super) identify: Identify,
     /// Whether its worker stores each message before it runs.
     pub(super) stores: bool,
@@ -32,14 +32,14 @@ pub struct Receiving {
 
 impl std::fmt::Debug for Receiving {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Receiving").field("fate", &self.fate).finish_non_exhaustive()
+        f.debug_struct("Receiving").field("crash_plan", &self.crash_plan).finish_non_exhaustive()
     }
 }
 
 /// A delivery that is not settled yet.
 #[derive(Debug)]
 pub struct Received {
-    fate: Fate,
+    crash_plan: CrashPlan,
     /// Its message, and its number in the trace.
     traced: Option<(Subject, u64)>,
 }
@@ -49,14 +49,14 @@ impl Tap for Receiving {
 
     fn receive(&mut self, delivery: Delivery) -> (Delivery, Received) {
         let received = || {
-            let process = self.fate.traced()?;
+            let process = self.crash_plan.traced()?;
             let (key, fingerprint) = (self.identify)(&delivery)?;
             let of = Subject::new(&key, &fingerprint);
             let number = process.received(of.clone(), self.stores || delivery.redelivered());
             Some((of, number))
         };
         let traced = received();
-        (delivery, Received { fate: self.fate.clone(), traced })
+        (delivery, Received { crash_plan: self.crash_plan.clone(), traced })
     }
 }
 
@@ -64,17 +64,17 @@ impl Tap for Receiving {
 impl AckTap for Received {
     async fn ack<A: Acker>(mut self, acker: A) -> Result<Settled, BoxError> {
         let mut step = None;
-        if let (Some((of, number)), Some(process)) = (self.traced.take(), self.fate.traced()) {
+        if let (Some((of, number)), Some(process)) = (self.traced.take(), self.crash_plan.traced()) {
             process.alive().await;
             step = Some(process.begin("acked", of, format!("delivery={number}")));
         }
-        let settled = self.fate.polled(Call::Other, acker.ack()).await;
+        let settled = self.crash_plan.polled(Call::Other, acker.ack()).await;
         match (step, &settled) {
             (Some(step), Ok(Settled::Sent | Settled::Confirmed)) => step.done(),
             (Some(step), Ok(Settled::Stale)) => step.done_as("gone"),
             _ => {}
         }
-        self.fate.reach(Crash::AfterAck).await;
+        self.crash_plan.reach(Crash::AfterAck).await;
         settled
     }
 }
@@ -82,7 +82,7 @@ impl AckTap for Received {
 /// It was not acked: it is lost, or was released.
 impl Drop for Received {
     fn drop(&mut self) {
-        if let (Some((of, number)), Some(process)) = (self.traced.take(), self.fate.traced()) {
+        if let (Some((of, number)), Some(process)) = (self.traced.take(), self.crash_plan.traced()) {
             process.begin("gone", of, format!("delivery={number}")).done();
         }
     }

@@ -13,14 +13,14 @@ use crate::tapped_store::StoreTap;
 use crate::trace::ProcessTrace;
 
 use super::crash::Crash;
-use super::fate::Fate;
+use super::crash_plan::CrashPlan;
 use super::leases::Leases;
 use super::polls::Call;
 
 /// The store waits forever at the point at which the process ends.
-impl StoreTap for Fate {
+impl StoreTap for CrashPlan {
     fn reach(&self, point: Crash) -> impl Future<Output = ()> + Send {
-        Fate::reach(self, point)
+        CrashPlan::reach(self, point)
     }
 
     fn trace(&self) -> Option<&ProcessTrace> {
@@ -40,7 +40,7 @@ impl StoreTap for Fate {
 
     async fn call<R>(work: impl Future<Output = R> + Send) -> R {
         match Self::of_thread() {
-            Some(fate) => fate.polled(Call::External, work).await,
+            Some(crash_plan) => crash_plan.polled(Call::External, work).await,
             None => work.await,
         }
     }
@@ -55,7 +55,7 @@ impl StoreTap for Fate {
 
     fn watched<R>(&self, method: &'static str, work: impl Future<Output = R> + Send) -> impl Future<Output = R> + Send {
         let call = match method {
-            "take_calls" => Call::Take,
+            "fetch_calls" => Call::Fetch,
             "record_call" => Call::Record,
             "delete_published" => Call::Delete,
             _ => Call::Other,
@@ -63,7 +63,7 @@ impl StoreTap for Fate {
         self.polled(call, work)
     }
 
-    fn may_take_calls(&self) -> bool {
+    fn may_fetch_calls(&self) -> bool {
         self.leases().is_none_or(Leases::may_call)
     }
 
@@ -71,10 +71,10 @@ impl StoreTap for Fate {
         self.leases().map_or(lease, |_| Leases::of_call())
     }
 
-    fn taken_for_call(&self, row: &mut Row, lease: Duration) {
+    fn fetched_for_call(&self, row: &mut Row, lease: Duration) {
         if let Some(leases) = self.leases() {
-            leases.taken(row, lease);
-            self.message_is_taken();
+            leases.fetched(row, lease);
+            self.message_is_fetched();
         }
     }
 
@@ -92,10 +92,13 @@ impl StoreTap for Fate {
 }
 
 /// Polls once, then reaches `InHandler`, where a process that ends there waits forever.
-async fn cut_off(fate: &Fate, run: impl Future<Output = Result<(), BoxError>> + Send) -> Result<(), BoxError> {
+async fn cut_off(
+    crash_plan: &CrashPlan,
+    run: impl Future<Output = Result<(), BoxError>> + Send,
+) -> Result<(), BoxError> {
     let mut run = pin!(run);
     let ended = poll_fn(|cx| Poll::Ready(run.as_mut().poll(cx))).await;
-    fate.reach(Crash::InHandler).await;
+    crash_plan.reach(Crash::InHandler).await;
     match ended {
         Poll::Ready(result) => result,
         Poll::Pending => run.await,

@@ -8,26 +8,26 @@ use crate::tap::{Tapped, TappedSink};
 use crate::tapped_store::{Over, TappedStore};
 use crate::trace::{ProcessTrace, Trace};
 
-use super::fate::Fate;
+use super::crash_plan::CrashPlan;
 use super::source::{Receiving, identify};
 
 /// A store whose steps are written into a trace.
-pub type TracedStore<S> = TappedStore<S, Fate>;
+pub type TracedStore<S> = TappedStore<S, CrashPlan>;
 /// A source whose deliveries and acks are written into a trace.
 pub type TracedSource<Src> = Tapped<Src, Receiving>;
 /// A sink whose messages are written into a trace.
 pub type TracedSink<K> = TappedSink<K, Option<ProcessTrace>>;
 /// The handler `H` of the store `S`, for the traced one.
-pub type TracedHandler<H, S> = Over<H, S, Fate>;
+pub type TracedHandler<H, S> = Over<H, S, CrashPlan>;
 
 /// A process whose steps are written into a trace.
 #[derive(Debug, Clone)]
-pub struct TracedProcess(Fate);
+pub struct TracedProcess(CrashPlan);
 
 impl TracedProcess {
     /// A process that writes into this trace.
     pub fn new(trace: &Trace) -> Self {
-        Self(Fate::new(None, Some(trace.process())))
+        Self(CrashPlan::new(None, Some(trace.process())))
     }
 
     /// The store of its workers.
@@ -42,7 +42,7 @@ impl TracedProcess {
         Json: Codec<H::Message>,
     {
         let identify = identify::<H, Json>(Arc::new(Json));
-        Tapped::new(within, Receiving { fate: self.0.clone(), identify, stores: inbox || H::Params::CALLS > 0 })
+        Tapped::new(within, Receiving { crash_plan: self.0.clone(), identify, stores: inbox || H::Params::CALLS > 0 })
     }
 
     /// The sink of its relay, which reads the outbox of [its store](Self::store).

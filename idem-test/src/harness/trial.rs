@@ -12,7 +12,7 @@ use crate::{Broker, Publication};
 
 use super::Crash;
 use super::cleanup::Cleanup;
-use super::fate::Fate;
+use super::crash_plan::CrashPlan;
 use super::polls::Point;
 use super::process::{Process, Running};
 use super::process_thread::ProcessThread;
@@ -54,7 +54,7 @@ pub struct Trial<S> {
     _cleanup: Cleanup,
 }
 
-pub(super) type Launch = Box<dyn Fn(Start, Fate, oneshot::Receiver<()>) -> Running + Send + Sync>;
+pub(super) type Launch = Box<dyn Fn(Start, CrashPlan, oneshot::Receiver<()>) -> Running + Send + Sync>;
 
 /// The arguments of one process.
 pub(super) struct Start {
@@ -64,7 +64,7 @@ pub(super) struct Start {
     /// Whether it takes messages ahead of those that it runs, as a worker does by default. A process that dies does not,
     /// so that no other message is hit, and one of several does not, so that each gets some.
     pub(super) ahead: bool,
-    /// How long the rest of the trial waits for an inbox row that a dead process had taken.
+    /// How long the rest of the trial waits for an inbox row that a dead process had fetched.
     pub(super) lease: Duration,
 }
 
@@ -145,10 +145,10 @@ impl<S: Store> Trial<S> {
     #[doc(hidden)]
     pub async fn run_into(&self, crash: Crash) -> Result<(), Error> {
         let mut process = self.start(Some(crash), 4)?;
-        let fate = process.fate.clone();
+        let crash_plan = process.crash_plan.clone();
         tokio::select! {
             biased;
-            () = fate.sealed() => Ok(()),
+            () = crash_plan.sealed() => Ok(()),
             ended = process.ended() => ended,
         }
     }
@@ -164,16 +164,16 @@ impl<S: Store> Trial<S> {
     }
 
     fn start_as(&self, crash: Option<Crash>, start: Start) -> Result<Process, Error> {
-        let launch = |fate, shutdown| (self.launch)(start, fate, shutdown);
-        let fate = Fate::new(crash, self.trace.as_ref().map(Trace::process));
-        Process::start(fate, launch).map_err(no_runtime)
+        let launch = |crash_plan, shutdown| (self.launch)(start, crash_plan, shutdown);
+        let crash_plan = CrashPlan::new(crash, self.trace.as_ref().map(Trace::process));
+        Process::start(crash_plan, launch).map_err(no_runtime)
     }
 
     /// Starts a process that dies at this point, or never if `None`.
     pub(super) fn start_thread(&self, point: Option<Point>) -> Result<ProcessThread, Error> {
         let start = self.start_of(1, if point.is_some() { SHORT_LEASE } else { LEASE });
-        let launch = |fate, shutdown| (self.launch)(start, fate, shutdown);
-        ProcessThread::start(Fate::before_poll(point, self.subject.clone()), launch).map_err(no_runtime)
+        let launch = |crash_plan, shutdown| (self.launch)(start, crash_plan, shutdown);
+        ProcessThread::start(CrashPlan::before_poll(point, self.subject.clone()), launch).map_err(no_runtime)
     }
 
     fn start_of(&self, concurrency: usize, lease: Duration) -> Start {

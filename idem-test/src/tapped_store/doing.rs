@@ -1,7 +1,7 @@
 //! What an open transaction has written, for the trace of its process.
 
 use idem_core::Reason;
-use idem_core::store::{CommitResult, Fate, Identity, NewRow, StoreError};
+use idem_core::store::{CommitResult, Identity, NewRow, StoreError, TxnOutcome};
 
 use crate::trace::{ProcessTrace, Step, Subject};
 
@@ -102,9 +102,9 @@ impl Ending {
     }
 
     /// The answer of the rollback is there.
-    pub(super) fn rolled_back(self, result: &Result<Fate, StoreError>) {
+    pub(super) fn rolled_back(self, result: &Result<TxnOutcome, StoreError>) {
         match result {
-            Ok(Fate::CommittedEarly) => {
+            Ok(TxnOutcome::CommittedEarly) => {
                 self.runs.into_iter().for_each(|step| step.done_as("ended-by-handler"));
             }
             Ok(_) => self.runs.into_iter().for_each(Step::done),

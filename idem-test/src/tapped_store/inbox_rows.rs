@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use idem_core::Store;
 use idem_core::store::{
-    Caller, ClaimState, DueRows, HandlerId, Identity, InboxRows, LeftCalls, LookBack, NewRow, Row, RowKind, RowResult,
-    StoreError, TakeLimit, TakenCalls,
+    ClaimState, DueRows, FetchFor, FetchLimit, FetchedRows, HandlerId, Identity, InboxRows, LeftCalls, LookBack,
+    NewRow, Row, RowKind, RowResult, StoreError,
 };
 use uuid::Uuid;
 
@@ -13,8 +13,40 @@ use crate::harness::Crash;
 
 use super::calling::key;
 use super::doing::OF_ROW;
-use super::taking::{answered, crashed, leased, recorded};
+use super::fetching::{answered, crashed, leased, recorded};
 use super::{StoreTap, TappedStore, TappedTxn};
+
+impl<S: Store, T: StoreTap> TappedStore<S, T> {
+    async fn fetch_calls(
+        &self,
+        callers: &[FetchFor],
+        limit: FetchLimit,
+        token: Uuid,
+    ) -> Result<FetchedRows, StoreError> {
+        self.tap.before("fetch_calls", &[]).await?;
+        if limit.since.is_none() {
+            self.tap.before("fetch_all_calls", &[]).await?;
+        }
+        if !self.tap.may_fetch_calls() {
+            return Ok(FetchedRows { rows: Vec::new(), since: Instant::now() });
+        }
+        let changed = |caller: &FetchFor| FetchFor { lease: self.tap.lease_of_call(caller.lease), ..caller.clone() };
+        let changed: Vec<FetchFor> = callers.iter().map(changed).collect();
+        let step = self.begins_any("call-fetched").await;
+        let fetched = self.tap.watched("fetch_calls", self.within.fetch(&changed, limit, token)).await;
+        self.fetches.answered(step, callers, token, &fetched);
+        let mut fetched = fetched?;
+        for row in &mut fetched.rows {
+            let asked = callers.iter().find(|caller| caller.handler == row.identity.handler);
+            self.tap.fetched_for_call(row, asked.map_or(Duration::ZERO, |caller| caller.lease));
+        }
+        if !fetched.rows.is_empty() {
+            self.tap.before("fetched_calls", &[]).await?;
+            fetched.since = self.tap.since(fetched.since);
+        }
+        Ok(fetched)
+    }
+}
 
 impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     async fn insert(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[NewRow<'_>]) -> Result<Vec<i64>, StoreError> {
@@ -61,59 +93,21 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.poll_due(handlers, lease, since).await
     }
 
-    async fn take(
-        &self,
-        handlers: &[HandlerId],
-        kind: RowKind,
-        limit: TakeLimit,
-        token: Uuid,
-        lease: Duration,
-    ) -> Result<Vec<Row>, StoreError> {
-        let look = match kind {
-            RowKind::Ordinary => "take of rows",
-            RowKind::Orphan | RowKind::Alone => "take of an orphaned row",
+    async fn fetch(&self, handlers: &[FetchFor], limit: FetchLimit, token: Uuid) -> Result<FetchedRows, StoreError> {
+        let search = match limit.kind {
+            RowKind::Ordinary => "fetch of rows",
+            RowKind::Orphan | RowKind::Alone => "fetch of an orphaned row",
+            RowKind::Calling => return self.fetch_calls(handlers, limit, token).await,
         };
-        let step = self.begins_any("taken").await;
-        self.tap.looks_back(look, limit.since);
-        let rows = self.tap.statement(self.within.take(handlers, kind, limit, token, lease)).await;
-        self.takes.answered(step, (token, lease), &rows);
-        let rows = rows?;
-        for row in &rows {
-            self.tap.before("row_is_taken", row.identity.key.as_bytes()).await?;
+        let step = self.begins_any("fetched").await;
+        self.tap.looks_back(search, limit.since);
+        let fetched = self.tap.statement(self.within.fetch(handlers, limit, token)).await;
+        self.fetches.answered(step, handlers, token, &fetched);
+        let fetched = fetched?;
+        for row in &fetched.rows {
+            self.tap.before("row_is_fetched", row.identity.key.as_bytes()).await?;
         }
-        Ok(rows)
-    }
-
-    async fn take_calls(
-        &self,
-        callers: &[Caller],
-        limit: usize,
-        since: Option<Duration>,
-        token: Uuid,
-    ) -> Result<TakenCalls, StoreError> {
-        self.tap.before("take_calls", &[]).await?;
-        if since.is_none() {
-            self.tap.before("take_all_calls", &[]).await?;
-        }
-        if !self.tap.may_take_calls() {
-            return Ok(TakenCalls { rows: Vec::new(), since: Instant::now() });
-        }
-        let changed = |caller: &Caller| Caller { lease: self.tap.lease_of_call(caller.lease), ..caller.clone() };
-        let changed: Vec<Caller> = callers.iter().map(changed).collect();
-        let step = self.begins_any("call-taken").await;
-        let take = self.within.take_calls(&changed, limit, since, token);
-        let taken = self.tap.watched("take_calls", take).await;
-        self.called.answered(step, callers, token, &taken);
-        let mut taken = taken?;
-        for row in &mut taken.rows {
-            let asked = callers.iter().find(|caller| caller.handler == row.identity.handler);
-            self.tap.taken_for_call(row, asked.map_or(Duration::ZERO, |caller| caller.lease));
-        }
-        if !taken.rows.is_empty() {
-            self.tap.before("taken_calls", &[]).await?;
-            taken.since = self.tap.since(taken.since);
-        }
-        Ok(taken)
+        Ok(fetched)
     }
 
     async fn date_call(&self, row: &Row, lease: Duration) -> Result<Option<Instant>, StoreError> {
@@ -141,8 +135,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
         self.tap.before("rows_by_token", &[]).await?;
         let rows = self.within.rows_by_token(token).await?;
-        self.takes.found(token, &rows);
-        self.called.found(token, &rows);
+        self.fetches.found(token, &rows);
         Ok(rows)
     }
 

@@ -4,16 +4,16 @@
 //! |---|---|
 //! | `tapped`, `over`, `through` | the store and its tap; its handlers; their parameters |
 //! | `transactions`, `inbox_rows`, `outbox_rows`, `consumers` | its methods, by trait |
-//! | `doing`, `taking`, `calling`, `relay` | for the trace: the writes of a transaction; rows; calls; relays |
+//! | `doing`, `fetching`, `calling`, `relay` | for the trace: the writes of a transaction; rows; calls; relays |
 
 mod calling;
 mod consumers;
 mod doing;
+mod fetching;
 mod inbox_rows;
 mod outbox_rows;
 mod over;
 mod relay;
-mod taking;
 mod tapped;
 mod through;
 mod transactions;

@@ -9,8 +9,8 @@ use idem_core::store::{
 use idem_core::{Error, StagedMessage, Store};
 use uuid::Uuid;
 
+use super::fetching::leased;
 use super::relay::{deleted, deletes, read as was_read, records};
-use super::taking::leased;
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::trace::{ProcessTrace, Step, Subject};
 
-use super::taking::{is_refused, leased};
+use super::fetching::{is_refused, leased};
 
 /// The tokens under which relays have, or may have, the lease of their outbox.
 #[derive(Debug, Clone, Default)]
@@ -48,7 +48,7 @@ impl RelayLeases {
         }
     }
 
-    /// The lease is given back. The step has no answer: nobody tells whether it was still held.
+    /// The lease is released. The step has no answer: nobody tells whether it was still held.
     pub(super) fn given(&self, process: Option<&ProcessTrace>, (outbox, token): (OutboxId, Uuid)) {
         let was_held = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
         if let Some(process) = process.filter(|_| was_held) {

@@ -9,23 +9,22 @@ use uuid::Uuid;
 use crate::harness::Crash;
 use crate::trace::{ProcessTrace, Step, Subject};
 
-use super::calling::CallTakes;
 use super::doing::Doing;
+use super::fetching::Fetches;
 use super::relay::RelayLeases;
-use super::taking::Takes;
 
 /// The calls that [`TappedStore`] changes. By default it changes nothing.
 pub trait StoreTap: Clone + Send + Sync + 'static {
-    /// Runs before `ping`, `seen`, `poll_due`, `rows_by_token`, `stats`, `take_calls` (for one without a bound then as
-    /// `take_all_calls`), `rollback` and `fate`, and before each `claim`, `existing_claim`, `known`, `insert`, `reopen`,
-    /// `start`, `record_result`, `record_call`, `date_call` and `refund_start` with the key of the message. Also before
-    /// the answers `row_is_taken`, `taken_calls`, `call_is_recorded`, `call_is_dated`,
-    /// `start_is_refunded` and `committed`, which may be lost.
+    /// Runs before `ping`, `seen`, `poll_due`, `rows_by_token`, `stats`, `fetch_calls` (a take for calls; for one without a bound
+    /// then as `fetch_all_calls`), `rollback` and `txn_outcome`, and before each `claim`, `existing_claim`, `known`, `insert`,
+    /// `reopen`, `start`, `record_result`, `record_call`, `date_call` and `refund_start` with the key of the message. Also before
+    /// the answers `row_is_fetched`, `fetched_calls`, `call_is_recorded`, `call_is_dated`, `start_is_refunded` and `committed`,
+    /// which may be lost.
     fn before(&self, _method: &'static str, _key: &[u8]) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// Changes when a take of calls that has taken some, or a statement that dates a call, says that it had its connection.
+    /// Changes when a fetch of calls that has fetched some, or a statement that dates a call, says that it had its connection.
     fn since(&self, since: Instant) -> Instant {
         since
     }
@@ -48,7 +47,7 @@ pub trait StoreTap: Clone + Send + Sync + 'static {
         work
     }
 
-    /// Runs `take_calls`, `record_call` or `delete_published`.
+    /// Runs `fetch_calls`, `record_call` or `delete_published`.
     fn watched<R>(
         &self,
         _method: &'static str,
@@ -57,18 +56,18 @@ pub trait StoreTap: Clone + Send + Sync + 'static {
         work
     }
 
-    /// Returns whether a message may be taken for its call now.
-    fn may_take_calls(&self) -> bool {
+    /// Returns whether a message may be fetched for its call now.
+    fn may_fetch_calls(&self) -> bool {
         true
     }
 
-    /// Changes the lease for which a message is taken for its call.
+    /// Changes the lease for which a message is fetched for its call.
     fn lease_of_call(&self, lease: Duration) -> Duration {
         lease
     }
 
-    /// Changes a row that was taken for its call, for which the worker had asked for this lease.
-    fn taken_for_call(&self, _row: &mut Row, _lease: Duration) {}
+    /// Changes a row that was fetched for its call, for which the worker had asked for this lease.
+    fn fetched_for_call(&self, _row: &mut Row, _lease: Duration) {}
 
     /// Runs when a call of this process has ended: its result was to be recorded, or its row is lost.
     fn call_has_ended(&self) {}
@@ -101,15 +100,14 @@ pub trait StoreTap: Clone + Send + Sync + 'static {
 pub struct TappedStore<S, T> {
     pub(super) within: S,
     pub(super) tap: T,
-    pub(super) takes: Takes,
-    pub(super) called: CallTakes,
+    pub(super) fetches: Fetches,
     pub(super) relays: RelayLeases,
 }
 
 impl<S, T> TappedStore<S, T> {
     /// Wraps a store.
     pub fn new(within: S, tap: T) -> Self {
-        Self { within, tap, takes: Takes::default(), called: CallTakes::default(), relays: RelayLeases::default() }
+        Self { within, tap, fetches: Fetches::default(), relays: RelayLeases::default() }
     }
 }
 

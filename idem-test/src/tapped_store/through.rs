@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use idem_core::__private::{CallTap, ErasedCall};
+use idem_core::__private::ErasedCall;
 use idem_core::{BoxError, Extract, Extraction, Param};
 
 use super::StoreTap;
@@ -33,15 +33,6 @@ impl<S, P: Extract<S>, T: StoreTap> Extract<S> for Through<P, T> {
     }
 
     fn external() -> Option<ErasedCall<S>> {
-        ErasedCall::tapped::<P, ByTap<T>>()
-    }
-}
-
-/// Runs external calls by the tap `T`.
-struct ByTap<T>(PhantomData<fn() -> T>);
-
-impl<T: StoreTap> CallTap for ByTap<T> {
-    fn run<R>(work: impl Future<Output = R> + Send) -> impl Future<Output = R> + Send {
-        T::call(work)
+        P::external().map(|call| call.tapped(|calling| Box::pin(T::call(calling))))
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idem_core::Store;
 use idem_core::store::{
-    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, StoreError, StoreFacts, Ticket,
-    Transactions, TxnState,
+    ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Identity, StoreError, StoreFacts, Transactions,
+    TxnHandle, TxnOutcome, TxnState,
 };
 
 use crate::harness::Crash;
@@ -112,7 +112,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         identity: &Identity,
-        left_by: &Ticket,
+        left_by: &TxnHandle,
     ) -> Result<bool, StoreError> {
         self.tap.before("reopen", identity.key.as_bytes()).await?;
         self.tap.statement(self.within.reopen(&mut txn.within, identity, left_by)).await
@@ -141,7 +141,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         self.within.classify_error(txn.map(|txn| &mut txn.within), error)
     }
 
-    async fn rollback(&self, txn: Self::Txn) -> Result<Fate, StoreError> {
+    async fn rollback(&self, txn: Self::Txn) -> Result<TxnOutcome, StoreError> {
         self.tap.before("rollback", &[]).await?;
         let TappedTxn { within, doing, .. } = txn;
         self.alive().await;
@@ -151,12 +151,12 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         rolled_back
     }
 
-    fn ticket(&self, txn: &Self::Txn) -> Option<Ticket> {
-        self.within.ticket(&txn.within)
+    fn txn_handle(&self, txn: &Self::Txn) -> Option<TxnHandle> {
+        self.within.txn_handle(&txn.within)
     }
 
-    async fn fate(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
-        self.tap.before("fate", &[]).await?;
-        self.tap.statement(self.within.fate(ticket)).await
+    async fn txn_outcome(&self, txn_handle: &TxnHandle) -> Result<TxnOutcome, StoreError> {
+        self.tap.before("txn_outcome", &[]).await?;
+        self.tap.statement(self.within.txn_outcome(txn_handle)).await
     }
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use idem::{DeliveryOrder, RetryPolicy, Source, Store, Worker};
+use serde::{Deserialize, Serialize};
 
 use crate::Stage;
 
 /// How a worker processes messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// Runs each delivery before its ack.
     Direct,
@@ -39,19 +40,5 @@ impl Mode {
     /// How many of `messages` messages that wait for the stage surely run at once: in a batch, only the first one does.
     pub fn at_once(self, messages: usize) -> usize {
         if self == Self::Batch { 1 } else { messages }
-    }
-
-    /// The name under which one process passes it to another.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Direct => "direct",
-            Self::Inbox => "inbox",
-            Self::Batch => "batch",
-            Self::Order => "order",
-        }
-    }
-
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        [Self::Direct, Self::Inbox, Self::Batch, Self::Order].into_iter().find(|mode| mode.name() == name)
     }
 }

@@ -6,15 +6,16 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use idem_brokers::Broker;
+use serde::{Deserialize, Serialize};
 use tokio::process::{Child, Command};
 
 use crate::{Mode, Site, World, fresh, until, within};
 
 /// The settings of a process.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Setting {
     /// [`Broker::NAME`](idem_brokers::Broker::NAME).
-    pub broker: &'static str,
+    pub broker: String,
     /// The address of the broker.
     pub address: String,
     /// The queue, stream or topic.
@@ -29,22 +30,14 @@ pub struct Setting {
     pub traces: String,
 }
 
-/// The environment variables that pass the settings.
-const VARIABLES: [&str; 7] = [
-    "FAULTS_BROKER",
-    "FAULTS_ADDRESS",
-    "FAULTS_NAME",
-    "FAULTS_DATABASE",
-    "FAULTS_SCHEMA",
-    "FAULTS_MODE",
-    "FAULTS_TRACES",
-];
+/// The environment variable that passes the settings, as JSON.
+const VARIABLE: &str = "FAULTS_SETTING";
 
 impl Setting {
     /// The settings of a worker at this site.
     pub fn of<B: Broker>(world: &World, site: &Site<B>, mode: Mode) -> Self {
         Self {
-            broker: B::NAME,
+            broker: B::NAME.to_owned(),
             address: site.address.clone(),
             name: site.name.clone(),
             database: world.stage.url().to_owned(),
@@ -56,10 +49,7 @@ impl Setting {
 
     /// Reads the settings of this process.
     pub fn from_env() -> Self {
-        let [broker, address, name, database, schema, mode, traces] =
-            VARIABLES.map(|name| std::env::var(name).unwrap());
-        let mode = Mode::parse(&mode).unwrap();
-        Self { broker: broker.leak(), address, name, database, schema, mode, traces }
+        serde_json::from_str(&std::env::var(VARIABLE).unwrap()).unwrap()
     }
 }
 
@@ -72,11 +62,10 @@ pub struct Process {
 impl Process {
     /// Starts the program `worker` of this package.
     pub fn start(program: &str, setting: &Setting) -> Self {
-        let Setting { broker, address, name, database, schema, mode, traces } = setting.clone();
-        let values = [broker.to_owned(), address, name, database, schema, mode.name().to_owned(), traces];
         let log = std::env::temp_dir().join(format!("{}.log", fresh("idem-faults")));
         let mut command = Command::new(program);
-        command.envs(VARIABLES.into_iter().zip(values)).stdin(Stdio::null()).stderr(File::create(&log).unwrap());
+        command.env(VARIABLE, serde_json::to_string(setting).unwrap());
+        command.stdin(Stdio::null()).stderr(File::create(&log).unwrap());
         Self { child: command.kill_on_drop(true).spawn().unwrap(), log }
     }
 

@@ -100,7 +100,7 @@ fn errors(package: &Path) -> BTreeMap<String, Vec<Value>> {
 }
 
 #[test]
-fn each_mistake_is_shown_where_it_is_with_its_cure() {
+fn each_mistake_is_shown_where_it_is_with_its_remedy() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = here.join("../..").canonicalize().unwrap();
     let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mistakes");

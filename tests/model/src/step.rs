@@ -11,7 +11,7 @@ pub(crate) struct Step {
     pub(crate) what: &'static str,
     /// The number of the message.
     pub(crate) message: u8,
-    /// Whether it brings the model nearer to its end. A failure does not, and neither does giving back.
+    /// Whether it brings the model nearer to its end. A failure does not, and neither does a release.
     pub(crate) progress: bool,
 }
 

@@ -55,7 +55,7 @@ impl Away {
     }
 }
 
-/// Held deliveries go back once, and are redelivered when the database is back. No attempt is charged.
+/// Held deliveries go back once, and are redelivered when the database is back. No attempt is recorded.
 pub async fn an_outage_that_is_long_for_the_broker_costs_one_return<W: World>(world: W) {
     let line = Line::new(world).await;
     line.broker.unsettled_limit(Duration::from_secs(2));
@@ -65,7 +65,7 @@ pub async fn an_outage_that_is_long_for_the_broker_costs_one_return<W: World>(wo
     let (away, shown) = (Away::new(), watch::Sender::new(None::<Health>));
     let worker = line.start_over(away.hook(), Settings { health: Some(shown.clone()), ..Settings::default() });
     soon(line.queue.delivered(1)).await;
-    assert_eq!(soon(line.queue.given_back()).await, 3);
+    assert_eq!(soon(line.queue.returned()).await, 3);
     let health = shown.borrow().clone().unwrap();
     until(async || !health.broker()).await;
     // Nothing is taken from a broker while the database is known to be unavailable.
@@ -107,17 +107,17 @@ pub async fn an_outage_that_is_short_for_the_broker_costs_no_return<W: World>(wo
 }
 
 /// The database answers pings and searches, and starts no message.
-pub async fn due_rows_are_not_taken_again_and_again_in_an_outage<W: World>(world: W) {
+pub async fn due_rows_are_not_fetched_again_and_again_in_an_outage<W: World>(world: W) {
     let line = Line::new(world).await;
     for name in ["a", "b", "c"] {
         schedule(&line, "billing", Order::ok(name)).await;
     }
-    let (away, takes) = (Away::new(), Arc::new(AtomicUsize::new(0)));
-    let (counted, of, pings) = (takes.clone(), away.clone(), away.pings.clone());
+    let (away, fetches) = (Away::new(), Arc::new(AtomicUsize::new(0)));
+    let (counted, of, pings) = (fetches.clone(), away.clone(), away.pings.clone());
     let hook = move |method: &'static str, _: &[u8]| {
         match method {
             "ping" => pings.send_modify(|pings| *pings += 1),
-            "row_is_taken" => drop(counted.fetch_add(1, Relaxed)),
+            "row_is_fetched" => drop(counted.fetch_add(1, Relaxed)),
             "start" if of.away.load(Relaxed) => return Do::Fail(StoreError::Unavailable("the test says so".into())),
             _ => {}
         }
@@ -126,11 +126,11 @@ pub async fn due_rows_are_not_taken_again_and_again_in_an_outage<W: World>(world
     let worker = line.start_over(hook, Settings { inbox_concurrency: 1, ..Settings::default() });
     away.asked(4).await;
     // A row for each end of a pause, and one more beside it.
-    let takes = takes.load(Relaxed);
+    let fetches = fetches.load(Relaxed);
     away.away.store(false, Relaxed);
     assert_eq!(line.outcomes(3).await, ["processed"; 3]);
     worker.stop().await;
-    assert!(takes <= 12, "{takes} takes");
+    assert!(fetches <= 12, "{fetches} fetches");
 }
 
 /// A source that is lost after its first opening, and refuses to be opened again until it is repaired.

@@ -20,7 +20,7 @@ use super::running::Running;
 use super::settings::Settings;
 
 /// Prefetches what the cases publish. The poll interval is long: storing a message wakes the worker.
-fn wide() -> Settings {
+fn prefetched() -> Settings {
     Settings { concurrency: 100, poll: Duration::from_secs(600), ..Settings::default() }
 }
 
@@ -30,7 +30,7 @@ const BEFORE: usize = 3;
 /// Starts a worker that writes nothing more to the database while the returned transaction is open. Messages published
 /// meanwhile are stored together, after the earlier ones.
 async fn blocked<W: World>(line: &Line<W>) -> (Running, <W::Store as Transactions>::Txn) {
-    let worker = line.start_with(wide());
+    let worker = line.start_with(prefetched());
     line.publish(Order::ok("before 0"));
     line.outcomes(1).await;
     soon(line.queue.idle()).await;
@@ -129,7 +129,7 @@ pub async fn a_batch_is_acked_after_its_commit<W: World>(world: W) {
     line.publish_numbers(0..30);
     let witness = Witness::new(&line.world);
     let acks = witness.acks();
-    let worker = line.start_at(Tapped::new(line.queue.clone(), witness), wide());
+    let worker = line.start_at(Tapped::new(line.queue.clone(), witness), prefetched());
     soon(line.queue.settled(30)).await;
     worker.stop().await;
     let taken_over = acks.lock().unwrap().clone();
@@ -150,7 +150,7 @@ pub async fn a_crash_while_a_batch_is_stored_loses_nothing<W: World>(world: W) {
         let queue = trial.broker().queue("trial");
         let before = queue.counts().acks;
         let process = trial.start(Some(*point), 100).unwrap();
-        soon(process.fate.sealed()).await;
+        soon(process.crash_plan.sealed()).await;
         assert_eq!(queue.counts().acks, before, "{point:?}");
         drop(process);
         trial.run().await.unwrap();
@@ -224,7 +224,7 @@ pub async fn a_claim_that_a_trigger_keeps_out_does_not_keep_its_batch<W: World>(
 /// Storing a message wakes the worker that runs it: one after another, and many more than run at once.
 pub async fn stored_messages_run_without_a_poll<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = line.start_with(wide());
+    let worker = line.start_with(prefetched());
     for n in 0..30 {
         line.publish(Order::ok(&n.to_string()));
         line.outcomes(n + 1).await;
@@ -240,7 +240,7 @@ pub async fn stored_messages_run_without_a_poll<W: World>(world: W) {
 pub async fn a_drain_releases_what_waits_to_be_stored_at_once<W: World>(world: W) {
     let line = Line::new(world).await;
     let decoded = watch::Sender::new(0);
-    let worker = line.start_with_codec(CountingJson(decoded.clone()), wide());
+    let worker = line.start_with_codec(CountingJson(decoded.clone()), prefetched());
     line.publish(Order::ok("before"));
     line.outcomes(1).await;
     soon(line.queue.idle()).await;

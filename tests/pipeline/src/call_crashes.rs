@@ -9,11 +9,11 @@ use idem_test::provider::Fault;
 use super::orders::Act;
 use super::paying::{MINUTE, Paying, order};
 
-/// Before the row is committed, the broker delivers again; so it does before the take, and the row is there.
-pub async fn a_crash_before_the_take_calls_once<W: World>(world: W) {
+/// Before the row is committed, the broker delivers again; so it does before the fetch, and the row is there.
+pub async fn a_crash_before_the_fetch_calls_once<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.publish("a", []);
-    for method in ["insert", "take_calls"] {
+    for method in ["insert", "fetch_calls"] {
         paying.crash_in(method).await;
     }
     let worker = paying.start();
@@ -26,7 +26,7 @@ pub async fn a_crash_before_the_take_calls_once<W: World>(world: W) {
 pub async fn a_crash_before_the_call_repeats_it_under_its_key<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.publish("a", []);
-    paying.crash_in("taken_calls").await;
+    paying.crash_in("fetched_calls").await;
     let row = paying.row(|row| row.called_at.is_some()).await;
     assert_eq!((row.calls, paying.counts("a").await.1), (Some(1), 0));
     paying.time_passes(MINUTE).await;
@@ -82,7 +82,7 @@ pub async fn a_crash_in_the_completion_calls_nobody_again<W: World>(world: W) {
 pub async fn a_call_that_never_has_a_result_is_dead_as_crashed<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.publish("a", []);
-    paying.crash_in("taken_calls").await;
+    paying.crash_in("fetched_calls").await;
     let inbox = paying.0.world.own("inbox_messages");
     paying.0.world.run(&format!("UPDATE {inbox} SET crash_count = 10")).await;
     paying.time_passes(MINUTE).await;

@@ -9,8 +9,7 @@ use idem_conformance::store::World;
 use idem_conformance::{soon, until};
 use idem_test::provider::Fault;
 
-use super::paying::{MINUTE, Paying, attempts};
-use super::payments::{ASK_AFTER, KEY_LIFE};
+use super::paying::{ASK_AFTER, KEY_LIFE, MINUTE, Paying, attempts};
 use super::settings::Settings;
 
 /// Of a call to a provider without keys: it is not repeated, and the provider is asked.
@@ -195,7 +194,7 @@ pub async fn a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked<W: Wo
 pub async fn a_message_of_a_backup_from_before_its_call_has_the_same_key<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.publish("a", [Fault::LoseAnswer]);
-    let (worker, _) = paying.start_that_hangs_in("take_calls");
+    let (worker, _) = paying.start_that_hangs_in("fetch_calls");
     paying.row(|row| row.calls == Some(0)).await;
     worker.crash().await;
     let (inbox, backup) = (paying.0.world.own("inbox_messages"), paying.0.world.name("backup"));

@@ -11,8 +11,7 @@ use idem_test::provider::Fault;
 use super::call_keys::{POSITION, order_at};
 use super::desk::Desk;
 use super::orders::Order;
-use super::paying::Paying;
-use super::payments::{Pay, Pays};
+use super::paying::{Pay, Paying, Pays};
 use super::settings::Settings;
 
 /// Takes the orders that are paid for as well.

@@ -12,8 +12,7 @@ use idem_test::Publication;
 use super::desk::Desk;
 use super::line::Line;
 use super::orders::Order;
-use super::paying::Paying;
-use super::payments::{Pay, Pays, Starts};
+use super::paying::{Pay, Paying, Pays, Starts};
 use super::running::Running;
 use super::settings::Settings;
 
@@ -146,7 +145,7 @@ pub async fn a_redelivered_message_with_an_order_is_charged_once_behind_a_restor
 pub async fn a_row_that_is_left_to_its_call_has_the_key_of_its_message<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.0.publish(order_at(POSITION));
-    let (worker, _) = paying.start_that_hangs_in("take_calls");
+    let (worker, _) = paying.start_that_hangs_in("fetch_calls");
     let stored = paying.row(|row| row.calls == Some(0)).await;
     worker.crash().await;
     let inbox = paying.0.world.own("inbox_messages");

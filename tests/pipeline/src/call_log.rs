@@ -1,4 +1,4 @@
-//! The log of calls: those that cannot begin in time or in a drain, whose rows are given back, and those that may have had two
+//! The log of calls: those that cannot begin in time or in a drain, whose rows are snoozed, and those that may have had two
 //! effects.
 
 use std::panic::resume_unwind;
@@ -18,8 +18,7 @@ use idem_test::tapped_store::{Over, TappedStore};
 
 use super::faulty::{Do, Faulty};
 use super::orders::Order;
-use super::paying::Paying;
-use super::payments::Pays;
+use super::paying::{Paying, Pays};
 use super::running::Running;
 use super::schemas::{Answer, Registry, of_schema, patient};
 
@@ -50,20 +49,20 @@ pub(super) fn lines(log: &Captured, part: &str) -> Vec<String> {
 }
 
 /// Waits until a line contains this.
-async fn told(log: &Captured, part: &str) {
+async fn logged(log: &Captured, part: &str) {
     until(async || !lines(log, part).is_empty()).await;
 }
 
 /// Asserts that the first line that contains `parts[0]` is a warning, and contains the others.
 fn warns(log: &Captured, parts: &[&str]) {
-    let told = lines(log, parts[0]);
-    let line = told.first().unwrap_or_else(|| panic!("{:?} is not in {log}", parts[0]));
+    let logged = lines(log, parts[0]);
+    let line = logged.first().unwrap_or_else(|| panic!("{:?} is not in {log}", parts[0]));
     for part in parts.iter().chain(&["WARN"]) {
         assert!(line.contains(part), "{part:?} is not in {line:?}");
     }
 }
 
-/// Starts a worker with this codec, whose first statements that take or date calls have had their connections for so long.
+/// Starts a worker with this codec, whose first statements that fetch or date calls have had their connections for so long.
 fn start<W: World, const ASKS: bool>(
     paying: &Paying<W, false, ASKS>,
     codec: impl Codec<Order>,
@@ -79,26 +78,26 @@ fn start<W: World, const ASKS: bool>(
 async fn stored<W: World>(world: W) -> Once<W> {
     let paying = Once::<W>::new(world).await;
     paying.0.publish(of_schema("v1", Order::ok("a")));
-    let (worker, _) = paying.start_that_hangs_in("take_calls");
+    let (worker, _) = paying.start_that_hangs_in("fetch_calls");
     soon(paying.0.queue.idle()).await;
     worker.crash().await;
     paying
 }
 
 /// It is still the first call, which a provider without keys can be sent. The log says so once a minute.
-pub async fn a_call_that_begins_too_late_is_told_of_and_begins_later<W: World>(world: W) {
+pub async fn a_call_that_begins_too_late_is_logged_and_begins_later<W: World>(world: W) {
     with_log(world, async |world: W, log: Captured| {
         let paying = Once::<W>::new(world).await;
         paying.publish("a", [Fault::Wait]);
         let worker = start(&paying, Json, &[LATE, LATE]);
         soon(paying.provider().waits(1)).await;
         let row = paying.0.scheduled().await.remove(0);
-        assert_eq!((row.calls, row.attempts), (Some(1), 0), "those that were given back count for nothing");
+        assert_eq!((row.calls, row.attempts), (Some(1), 0), "those that were snoozed count for nothing");
         paying.provider().release();
         paying.completed("a").await;
         worker.stop().await;
         assert_eq!(paying.counts("a").await, (1, 1, 1));
-        let text = "a call was not begun within five seconds of the take of its message";
+        let text = "a call was not begun within five seconds of the fetch of its message";
         warns(&log, &[text, &format!(" id={}", row.id)]);
         assert_eq!(lines(&log, text).len(), 1, "{log}");
     })
@@ -115,7 +114,7 @@ pub async fn a_call_behind_a_question_that_begins_too_late_begins_later<W: World
         paying.completed("a").await;
         worker.stop().await;
         assert_eq!((paying.counts("a").await, paying.0.desk.runs("question a")), ((1, 2, 1), 1));
-        warns(&log, &["a call was not begun within five seconds of the take of its message"]);
+        warns(&log, &["a call was not begun within five seconds of the fetch of its message"]);
     })
     .await;
 }
@@ -134,24 +133,27 @@ pub async fn a_preparation_that_outlasts_the_lease_of_a_call_gives_its_row_back<
         paying.completed("a").await;
         worker.stop().await;
         assert_eq!(paying.counts("a").await, (1, 1, 1));
-        warns(&log, &["it takes longer than the lease of a call", "source=\"orders\"", "tries=1", "held and retried"]);
+        warns(
+            &log,
+            &["it takes longer than the lease of a call", "source=\"orders\"", "tries=1", "parked and retried"],
+        );
     })
     .await;
 }
 
-/// It could be cut off by the end of the drain. Its row is left as if it had not been taken.
-pub async fn a_drain_behind_the_take_of_a_call_makes_none<W: World>(world: W) {
+/// It could be cut off by the end of the drain. Its row is left as if it had not been fetched.
+pub async fn a_drain_behind_the_fetch_of_a_call_makes_none<W: World>(world: W) {
     with_log(world, async |world: W, log: Captured| {
         let paying = Once::<W>::new(world).await;
         paying.publish("a", []);
         let (open, gate) = watch::channel(false);
         let worker = paying.start_over(move |method, _| match method {
-            "taken_calls" => Do::Wait(gate.clone()),
+            "fetched_calls" => Do::Wait(gate.clone()),
             _ => Do::Work,
         });
         paying.row(|row| row.calls == Some(1)).await;
         let worker = worker.shut_down();
-        told(&log, "the worker drains").await;
+        logged(&log, "the worker drains").await;
         open.send_replace(true);
         soon(worker).await.unwrap().unwrap();
         let row = paying.0.scheduled().await.remove(0);
@@ -163,7 +165,7 @@ pub async fn a_drain_behind_the_take_of_a_call_makes_none<W: World>(world: W) {
 }
 
 /// There may be a second effect by then, for which nobody would look.
-pub async fn an_answer_under_a_key_that_was_replaced_is_told_of<W: World>(world: W) {
+pub async fn an_answer_under_a_key_that_was_replaced_is_logged<W: World>(world: W) {
     with_log(world, async |world: W, log: Captured| {
         let paying = Once::<W>::new(world).await;
         paying.publish("a", [Fault::Wait]);
@@ -176,7 +178,7 @@ pub async fn an_answer_under_a_key_that_was_replaced_is_told_of<W: World>(world:
         assert!(paying.0.inbox().resolve(dead.id, key, Resolution::CallAgain).await.unwrap());
         paying.provider().release();
         let text = "a call has returned under a key that an operator has replaced";
-        told(&log, text).await;
+        logged(&log, text).await;
         worker.stop().await;
         let line = lines(&log, text).remove(0);
         let keys = [key, next_provider_key(key)].map(|key| key.to_string());
@@ -187,7 +189,7 @@ pub async fn an_answer_under_a_key_that_was_replaced_is_told_of<W: World>(world:
 
 /// It was completed before the record of the answer was confirmed: with that answer, for all that its worker knows, or with one
 /// of another call.
-pub async fn an_answer_whose_message_is_gone_is_told_of<W: World>(world: W) {
+pub async fn an_answer_whose_message_is_gone_is_logged<W: World>(world: W) {
     with_log(world, async |world: W, log: Captured| {
         let paying = Once::<W>::new(world).await;
         paying.publish("a", []);
@@ -203,7 +205,7 @@ pub async fn an_answer_whose_message_is_gone_is_told_of<W: World>(world: W) {
         paying.completed("a").await;
         open.send_replace(true);
         let text = "the answer of a call was not confirmed, because its message was completed meanwhile";
-        told(&log, text).await;
+        logged(&log, text).await;
         worker.stop().await;
         warns(&log, &[text, "there may be two effects"]);
         assert_eq!(paying.counts("a").await, (1, 1, 1));
@@ -211,14 +213,14 @@ pub async fn an_answer_whose_message_is_gone_is_told_of<W: World>(world: W) {
     .await;
 }
 
-/// Without a delay it would be taken and prepared for as fast as the database allows, and nobody would know.
-pub async fn a_codec_that_forgets_its_preparation_for_a_call_is_told_of<W: World>(world: W) {
+/// Without a delay it would be fetched and prepared for as fast as the database allows, and nobody would know.
+pub async fn a_codec_that_forgets_its_preparation_for_a_call_is_logged<W: World>(world: W) {
     with_log(world, async |world: W, log: Captured| {
         let (paying, text) = (stored(world).await, "although the last one succeeded");
         let registry = Registry::default();
         registry.answers("v1", Answer::Forgotten);
         let worker = start(&paying, registry.codec(), &[]);
-        told(&log, text).await;
+        logged(&log, text).await;
         registry.answers("v1", Answer::Known);
         paying.completed("a").await;
         worker.stop().await;

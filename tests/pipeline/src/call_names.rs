@@ -12,8 +12,7 @@ use idem_test::provider::Fault;
 use super::desk::Desk;
 use super::line::Line;
 use super::orders::{Act, Order};
-use super::paying::{Paying, order};
-use super::payments::{Charged, KEY_LIFE, Pays, PaysBy};
+use super::paying::{Charged, KEY_LIFE, Paying, Pays, PaysBy, order};
 use super::running::Running;
 use super::settings::Settings;
 

@@ -13,8 +13,7 @@ use idem_test::Publication;
 use super::call_keys::{POSITION, comes, forget, order_at, rename};
 use super::desk::Desk;
 use super::orders::{Act, Order};
-use super::paying::Paying;
-use super::payments::{Charged, KEY_LIFE, PaysBy};
+use super::paying::{Charged, KEY_LIFE, Paying, PaysBy};
 use super::settings::Settings;
 
 /// A later position in the stream.

@@ -1,4 +1,4 @@
-//! Answers of the database that are lost while calls are taken, recorded and dated.
+//! Answers of the database that are lost while calls are fetched, recorded and dated.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -36,12 +36,12 @@ pub async fn an_answer_whose_record_gets_no_answer_is_used<W: World>(world: W) {
 }
 
 /// The rows are found by their token, and the first call of each is known: a provider without keys is called once.
-pub async fn calls_whose_take_gets_no_answer_are_made_once<W: World>(world: W) {
+pub async fn calls_whose_fetch_gets_no_answer_are_made_once<W: World>(world: W) {
     let paying = Paying::<W, false, false>::new(world).await;
     for id in ["a", "b"] {
         paying.publish(id, []);
     }
-    let worker = paying.start_over(loses("taken_calls"));
+    let worker = paying.start_over(loses("fetched_calls"));
     for id in ["a", "b"] {
         paying.completed(id).await;
     }
@@ -84,7 +84,7 @@ pub async fn a_message_that_cannot_be_called_for_is_not_in_doubt<W: World>(world
     for id in ["a", "b"] {
         paying.publish(id, []);
     }
-    let (worker, _) = paying.start_that_hangs_in("take_calls");
+    let (worker, _) = paying.start_that_hangs_in("fetch_calls");
     soon(paying.0.queue.idle()).await;
     worker.crash().await;
     let worker = paying.start_with(Settings { max_payload: 2, ..Settings::default() });

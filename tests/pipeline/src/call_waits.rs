@@ -14,8 +14,7 @@ use idem_test::{MemorySink, Publication};
 use super::handlers::Rows;
 use super::line::Line;
 use super::orders::{Act, Order};
-use super::paying::Paying;
-use super::payments::Pays;
+use super::paying::{Paying, Pays};
 use super::running::Running;
 use super::settings::Settings;
 use super::staging::Stages;
@@ -89,7 +88,7 @@ pub async fn an_orphan_with_the_process_to_itself_keeps_calls_waiting<W: World>(
     keep(line, "pays", &Order::ok("a"), Some(Uuid::new_v4())).await;
     tokio::time::sleep(A_WHILE).await;
     let row = paying.row(|row| row.calls.is_some()).await;
-    assert_eq!((row.calls, paying.counts("a").await.1), (Some(0), 0), "it is not even taken");
+    assert_eq!((row.calls, paying.counts("a").await.1), (Some(0), 0), "it is not even fetched");
     line.desk.go.send_replace(true);
     paying.completed("a").await;
     worker.stop().await;

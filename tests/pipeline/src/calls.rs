@@ -11,8 +11,7 @@ use idem_test::Publication;
 use idem_test::provider::Fault;
 
 use super::orders::{Act, Order};
-use super::paying::{MINUTE, Paying, attempts, order};
-use super::payments::{Pays, PaysItself, Starts};
+use super::paying::{MINUTE, Paying, Pays, PaysItself, Starts, attempts, order};
 use super::settings::Settings;
 
 /// It is charged once, and completes once with the answer, also if copies of it come.
@@ -100,7 +99,7 @@ pub async fn calls_are_limited<W: World>(world: W) {
         paying.publish(&n.to_string(), [Fault::Wait]);
     }
     let (worker, look) =
-        paying.start_that_waits_in("take_calls", Settings { call_concurrency: 2, ..Settings::default() });
+        paying.start_that_waits_in("fetch_calls", Settings { call_concurrency: 2, ..Settings::default() });
     paying.0.outcomes(6).await;
     look.send_replace(true);
     soon(paying.provider().waits(2)).await;
@@ -253,7 +252,7 @@ pub async fn an_answer_waits_for_a_version_that_has_the_call<W: World>(world: W)
 pub async fn a_message_that_was_not_called_runs_in_a_version_without_the_call<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.publish("a", []);
-    let (worker, _) = paying.start_that_hangs_in("take_calls");
+    let (worker, _) = paying.start_that_hangs_in("fetch_calls");
     paying.row(|row| row.calls == Some(0)).await;
     worker.crash().await;
     let worker = paying.0.run_until_stopped(paying.0.worker().handler::<PaysItself<W>>(), Settings::default());

@@ -45,8 +45,8 @@ macro_rules! pipeline_suite {
             copies_of_a_slow_message_cost_no_lane
             a_copy_of_a_message_that_runs_elsewhere_costs_no_lane
             a_copy_in_a_batch_is_held_with_its_first
-            a_race_that_is_lost_at_the_commit_by_itself_narrows_no_batch
-            a_deadlock_at_the_commit_narrows_batches
+            a_race_that_is_lost_at_the_commit_by_itself_keeps_batches_concurrent
+            a_deadlock_at_the_commit_runs_batches_one_at_a_time
             // external calls
             a_local_message_that_comes_again_behind_a_restored_backup_is_charged_once
             // drain
@@ -61,7 +61,7 @@ macro_rules! pipeline_suite {
         $crate::__suite! { $crate::Mode::<$world>::in_inbox_batches();
             // hangs
             a_row_that_hangs_keeps_no_memory_from_others
-            rows_are_taken_by_their_size
+            rows_are_fetched_by_their_size
         }
     };
     ($world:ty, natural) => {
@@ -94,7 +94,8 @@ macro_rules! pipeline_suite {
         $crate::__calls_that_fail!($crate::Mode::<$world>::single());
         $crate::__suite! { $crate::Mode::<$world>::single();
             // duplicates
-            a_duplicate_of_a_processed_message_needs_no_second_look
+            a_duplicate_needs_no_second_look
+            a_conflict_locks_the_claim_beside_which_it_is_written
             // external calls
             a_call_keeps_the_order
             calls_are_limited
@@ -120,19 +121,19 @@ macro_rules! pipeline_suite {
             a_copy_whose_namespaces_were_deleted_calls_under_other_keys
             a_call_that_never_has_a_result_is_dead_as_crashed
             an_answer_whose_record_gets_no_answer_is_used
-            calls_whose_take_gets_no_answer_are_made_once
+            calls_whose_fetch_gets_no_answer_are_made_once
             a_crash_before_a_call_is_dated_anew_asks_again
             a_call_whose_new_date_gets_no_answer_is_made_once
             a_message_that_cannot_be_called_for_is_not_in_doubt
             a_call_that_was_due_long_ago_is_made_by_a_worker_that_runs
-            a_call_that_begins_too_late_is_told_of_and_begins_later
+            a_call_that_begins_too_late_is_logged_and_begins_later
             a_call_behind_a_question_that_begins_too_late_begins_later
-            a_drain_behind_the_take_of_a_call_makes_none
-            a_call_behind_a_question_is_made_beside_no_orphan
-            an_answer_under_a_key_that_was_replaced_is_told_of
-            an_answer_whose_message_is_gone_is_told_of
+            a_drain_behind_the_fetch_of_a_call_makes_none
+            a_call_behind_a_question_is_made_while_no_orphan_runs
+            an_answer_under_a_key_that_was_replaced_is_logged
+            an_answer_whose_message_is_gone_is_logged
             a_preparation_that_outlasts_the_lease_of_a_call_gives_its_row_back
-            a_codec_that_forgets_its_preparation_for_a_call_is_told_of
+            a_codec_that_forgets_its_preparation_for_a_call_is_logged
             a_full_outbox_keeps_calls_waiting
             an_orphan_with_the_process_to_itself_keeps_calls_waiting
             an_orphan_that_needs_the_process_to_itself_waits_for_calls
@@ -156,23 +157,22 @@ macro_rules! pipeline_suite {
             a_stored_message_is_reported_to_the_source
             // numbers of handlers that have changed under a worker
             a_restore_of_a_backup_that_is_older_than_a_handler_repeats_nothing
-            a_worker_ends_when_its_handler_has_got_another_number
             // natural handlers in an order
             a_natural_handler_in_an_order_waits_for_the_rows_of_its_messages
             a_natural_message_in_an_order_has_a_claim
             a_natural_message_in_an_order_is_never_too_old
             // away
-            due_rows_are_not_taken_again_and_again_in_an_outage
+            due_rows_are_not_fetched_again_and_again_in_an_outage
             // refusals
             a_refused_message_keeps_its_place_and_costs_no_lane
             // unanswered
             a_claim_without_an_answer_costs_no_lane
             a_failure_whose_record_gets_no_answer_costs_no_lane
-            // looks
+            // polls
             a_worker_looks_back_to_its_last_search_and_at_times_at_everything
-            a_worker_takes_the_rows_that_its_last_take_has_left_without_a_search_of_everything
+            a_worker_fetches_the_rows_that_its_last_fetch_has_left_without_a_search_of_everything
             // patience
-            an_orphan_whose_look_hangs_waits_no_longer_than_the_drain
+            an_orphan_whose_check_hangs_waits_no_longer_than_the_drain
             // long outages
             an_orphan_whose_fetch_hangs_in_an_outage_stops_no_worker_of_another_database
             an_outage_while_an_orphan_runs_delays_no_later_orphan
@@ -222,8 +222,8 @@ macro_rules! __batches_of_any_handlers {
     ($world:expr) => {
         $crate::__suite! { $world;
             a_failure_in_a_batch_costs_one_more_round
-            nobody_is_charged_for_an_error_that_was_swallowed_before
-            nobody_is_charged_for_an_error_that_was_swallowed_at_the_end
+            no_attempt_is_recorded_for_an_error_that_was_swallowed_before
+            no_attempt_is_recorded_for_an_error_that_was_swallowed_at_the_end
             a_rollback_in_a_batch_harms_no_other_message
             a_rollback_and_begin_in_a_batch_harms_no_other_message
             a_rollback_and_a_write_in_a_batch_harm_no_other_message

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, CommitResult, Consumers, HandlerId, Identity, InboxRows, NewRow, RowKind, TakeLimit, Transactions,
+    ClaimState, CommitResult, Consumers, FetchFor, FetchLimit, HandlerId, Identity, InboxRows, NewRow, RowKind,
+    Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, IsolationLock, Key, Outcome, Reason};
 use uuid::Uuid;
@@ -73,7 +74,7 @@ pub async fn a_message_that_kills_its_process_is_dead_as_crashed<W: World>(world
     trial.publish(&order(Order::ok("killer")));
     for _ in 0..if line.world.inbox() { 4 } else { 5 } {
         let process = trial.start(Some(Crash::InHandler), 4).unwrap();
-        soon(process.fate.sealed()).await;
+        soon(process.crash_plan.sealed()).await;
         drop(process);
     }
     trial.publish(&order(Order::ok("innocent")));
@@ -85,7 +86,7 @@ pub async fn a_message_that_kills_its_process_is_dead_as_crashed<W: World>(world
     assert_eq!((line.effects("killer").await, line.effects("innocent").await), (0, 1));
 }
 
-/// No row that runs beside it can be blamed, and none begins before its outcome is written.
+/// No row that runs concurrently with it can be blamed, and none begins before its outcome is written.
 pub async fn a_row_with_one_start_runs_alone_among_rows<W: World>(world: W) {
     // Otherwise the running message has the only writer.
     let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
@@ -105,7 +106,7 @@ pub async fn a_row_with_one_start_runs_alone_among_rows<W: World>(world: W) {
 }
 
 /// One crash, as each forced deployment causes for many rows, does not stop direct deliveries.
-pub async fn direct_deliveries_go_on_beside_a_row_with_one_start<W: World>(world: W) {
+pub async fn direct_deliveries_go_on_during_a_row_with_one_start<W: World>(world: W) {
     let Some(line) = Line::new_if(W::FEATURES.concurrent && !world.inbox(), world).await else { return };
     orphan(&line, 1).await;
     let worker = line.start();
@@ -136,7 +137,7 @@ pub async fn a_row_with_two_starts_has_the_process_to_itself<W: World>(world: W)
     assert_eq!((line.effects("orphan").await, line.effects("neighbour").await), (1, 1));
 }
 
-/// It is not fetched, so no start is charged, and another process finds it at once.
+/// It is not fetched, so no start is counted, and another process finds it at once.
 pub async fn an_orphan_that_waits_is_left_when_the_worker_drains<W: World>(world: W) {
     let (line, gate) = (Line::new(world).await, IsolationLock::new());
     // Due only when the other message runs.
@@ -176,22 +177,22 @@ pub(super) async fn orphan_for<W: World>(line: &Line<W>, starts: u32, lease: Dur
     crash_on(line, handler, starts, lease).await
 }
 
-/// Takes the only row of a handler as often as processes that left no outcome. Returns the token of the last one.
+/// Fetches the only row of a handler as often as processes that left no outcome. Returns the token of the last one.
 pub(super) async fn crash_on<W: World>(
     line: &Line<W>,
     handler: HandlerId,
     starts: u32,
     lease: Duration,
 ) -> Option<Uuid> {
-    let take = async |kind| {
-        let token = Uuid::new_v4();
-        let mut rows = line.store.take(&[handler], kind, TakeLimit::rows(1), token, lease).await.unwrap();
+    let fetch = async |kind| {
+        let (handlers, token) = ([FetchFor::new(handler, lease)], Uuid::new_v4());
+        let mut rows = line.store.fetch(&handlers, FetchLimit::rows(kind, 1), token).await.unwrap().rows;
         assert_eq!(rows.len(), 1);
         rows.remove(0)
     };
-    let mut row = take(RowKind::Ordinary).await;
+    let mut row = fetch(RowKind::Ordinary).await;
     for before in 1..starts {
-        row = take(if before == 1 { RowKind::Orphan } else { RowKind::Alone }).await;
+        row = fetch(if before == 1 { RowKind::Orphan } else { RowKind::Alone }).await;
     }
     row.locked_by
 }
@@ -205,7 +206,7 @@ pub async fn a_crash_while_a_row_runs_has_one_effect<W: World>(world: W) {
         // Only the row exists, so that its run is the first to reach the point.
         schedule(&line, "trial", Order::ok(&id)).await;
         let process = trial.start(Some(point), 1).unwrap();
-        soon(process.fate.sealed()).await;
+        soon(process.crash_plan.sealed()).await;
         drop(process);
         trial.run().await.unwrap();
         assert_eq!(line.effects(&id).await, 1, "{id}");

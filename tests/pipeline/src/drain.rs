@@ -96,7 +96,7 @@ pub async fn a_drain_releases_what_waits_to_run_alone<W: World>(world: W) {
     }
 }
 
-/// A handler that does not end is rolled back: nothing of it is written, and no attempt is charged.
+/// A handler that does not end is rolled back: nothing of it is written, and no attempt is recorded.
 pub async fn the_end_of_the_patience_rolls_back_and_releases<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Wait]));
@@ -107,7 +107,7 @@ pub async fn the_end_of_the_patience_rolls_back_and_releases<W: World>(world: W)
     let acks = usize::from(line.world.inbox());
     assert_eq!((counts.acks, counts.ready, counts.unsettled), (acks, 1 - acks, 0));
     assert_eq!(line.effects("a").await, 0);
-    // A row is given back as it was.
+    // A row is released as it was.
     let is_back = |row: &Row| (row.crash_count, row.attempts, row.lost_connections, row.locked_by) == (0, 0, 0, None);
     until(async || line.scheduled().await.iter().all(is_back)).await;
     line.desk.go.send_replace(true);

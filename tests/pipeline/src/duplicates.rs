@@ -12,6 +12,7 @@ use idem_test::tap::{AckTap, Tap};
 use super::faulty::Do;
 use super::line::{Line, sorted};
 use super::orders::{Act, Order};
+use super::running::Running;
 use super::settings::Settings;
 
 /// The simplest case.
@@ -34,31 +35,51 @@ pub async fn a_duplicate_is_acked_and_not_handled<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a"), line.queue.counts().acks), (1, 1, 3));
 }
 
-/// The answer to its claim tells that it is a duplicate, and for how long: no statement that reads or locks the claim
-/// follows. The copy of a dead letter is counted in its row, which needs the lock.
-pub async fn a_duplicate_of_a_processed_message_needs_no_second_look<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let orders = || [Order::ok("processed"), Order::new("dead", &[Act::Permanent])];
-    orders().into_iter().for_each(|order| line.publish(order));
-    line.run(2).await;
+/// Starts a worker, and lists its statements about messages, each with the key.
+fn listed<W: World>(line: &Line<W>) -> (Running, impl Fn(&str) -> Vec<&'static str>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let asks = asked.clone();
     let hook = move |method: &'static str, key: &[u8]| {
-        if !key.is_empty() {
-            asks.lock().unwrap().push((method, String::from_utf8_lossy(key).into_owned()));
-        }
+        asks.lock().unwrap().push((method, String::from_utf8_lossy(key).into_owned()));
         Do::Work
     };
-    let worker = line.start_over(hook, Settings::default());
+    let of = move |key: &str| {
+        let asked = asked.lock().unwrap();
+        asked.iter().filter(|(_, of)| of == key).map(|(method, _)| *method).collect::<Vec<_>>()
+    };
+    (line.start_over(hook, Settings::default()), of)
+}
+
+/// The answer to its claim tells that it is a duplicate, of a processed message or of a dead letter: no statement that reads or
+/// locks the claim follows. One that is stored first reads the claim, and locks nothing: there is nothing to write beside it.
+pub async fn a_duplicate_needs_no_second_look<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let dead = |id: &str| Order::new(id, &[Act::Permanent]);
+    let orders = || [Order::ok("processed"), dead("dead")];
+    orders().into_iter().chain([dead("stored")]).for_each(|order| line.publish(order));
+    line.run(3).await;
+    line.publish_redelivered(dead("stored")).await;
+    let (worker, of) = listed(&line);
+    line.outcomes(4).await;
     for (n, order) in orders().into_iter().enumerate() {
         line.publish(order);
-        assert_eq!(line.outcomes(3 + n).await.last().map(String::as_str), Some("duplicate"));
+        line.outcomes(5 + n).await;
     }
     worker.stop().await;
-    let all = asked.lock().unwrap().clone();
-    let of = |key: &str| all.iter().filter(|(_, of)| of == key).map(|(method, _)| *method).collect::<Vec<_>>();
-    // Another transaction locks the claim of the dead letter.
-    assert_eq!((of("processed"), of("dead")), (vec!["claim"], vec!["claim", "claim", "known", "existing_claim"]));
+    assert_eq!(line.outcomes(6).await[3..], ["duplicate"; 3]);
+    assert_eq!((of("processed"), of("dead"), of("stored")), (vec!["claim"], vec!["claim"], vec!["claim", "known"]));
+}
+
+/// If prune removed the claim before the conflict is written beside it, a copy of the conflict would be a new message.
+pub async fn a_conflict_locks_the_claim_beside_which_it_is_written<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::ok("a"));
+    line.run(1).await;
+    let (worker, of) = listed(&line);
+    line.publish(Order::new("a", &[Act::Ok, Act::Ok]));
+    assert_eq!(line.outcomes(2).await[1], "dead: conflict");
+    worker.stop().await;
+    assert_eq!(of("a"), ["claim", "claim", "known", "existing_claim", "insert"]);
 }
 
 /// Of copies in flight in one process, one is handled while the others wait in memory. Where messages are stored first,

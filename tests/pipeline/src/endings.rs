@@ -24,7 +24,7 @@ async fn is_dead<W: World>(line: &Line<W>, id: &str) {
     until(async || !line.dead().await.is_empty()).await;
     let dead = line.one_dead().await;
     assert_eq!((dead.reason, dead.identity.key), (Some(Reason::Committed), Key::of(id).unwrap()));
-    // Where COMMIT is refused, an uncharged run in a batch came before the charged one.
+    // Where COMMIT is refused, a run in a batch came before the one that is recorded.
     assert_eq!(line.effects(id).await, i64::from(!W::FEATURES.refuses_commit));
 }
 
@@ -49,15 +49,15 @@ pub async fn a_commit_before_the_handler_timeout_is_dead<W: World>(world: W) {
 
 /// COMMIT, then the connection is lost.
 pub async fn a_commit_before_the_connection_is_lost_is_dead<W: World>(world: W) {
-    if W::FEATURES.suicide.is_some() {
-        cut_off(world, Act::CommitSuicide).await;
+    if W::FEATURES.terminate_backend.is_some() {
+        cut_off(world, Act::CommitTerminateBackend).await;
     }
 }
 
 /// COMMIT, then the connection is lost, which the handler ignores.
 pub async fn a_commit_before_a_loss_that_is_ignored_is_dead<W: World>(world: W) {
-    if W::FEATURES.suicide.is_some() {
-        cut_off(world, Act::CommitSuicideOk).await;
+    if W::FEATURES.terminate_backend.is_some() {
+        cut_off(world, Act::CommitTerminateBackendOk).await;
     }
 }
 
@@ -135,8 +135,8 @@ pub async fn a_commit_that_is_cut_off_harms_no_other_message<W: World>(world: W)
 
 /// Without a connection.
 pub async fn a_commit_on_a_connection_that_is_lost_harms_no_other_message<W: World>(world: W) {
-    if W::FEATURES.suicide.is_some() {
-        commits_among_others(world, &[Act::CommitSuicide]).await;
+    if W::FEATURES.terminate_backend.is_some() {
+        commits_among_others(world, &[Act::CommitTerminateBackend]).await;
     }
 }
 
@@ -171,9 +171,9 @@ pub async fn a_handler_checks_its_constraints_among_others<W: World>(world: W) {
     assert_eq!((line.effects("checks").await, line.desk.runs("checks")), (1, 1));
 }
 
-/// The database goes on with the last statement of a handler that is gone: one run is charged, once the database has
+/// The database goes on with the last statement of a handler that is gone: one attempt is recorded, once the database has
 /// given the statement up.
-pub async fn a_statement_that_outlives_its_handler_is_charged_once<W: World>(world: W) {
+pub async fn a_statement_that_outlives_its_handler_is_recorded_once<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Stuck, Act::Fail]));
     let outcomes = line.run_with(Settings { retry: Settings::late().retry, ..hasty() }, 1).await;

@@ -28,7 +28,7 @@ macro_rules! __pipeline_in_every_mode {
             a_completion_that_commits_keeps_its_answer
             an_answer_waits_for_a_version_that_has_the_call
             a_message_that_was_not_called_runs_in_a_version_without_the_call
-            a_crash_before_the_take_calls_once
+            a_crash_before_the_fetch_calls_once
             a_crash_behind_the_call_repeats_it_under_its_key
             a_crash_in_the_completion_calls_nobody_again
             // failures
@@ -107,7 +107,6 @@ macro_rules! __pipeline_in_every_mode {
             a_drain_releases_what_the_database_refuses
             a_failure_that_the_database_refuses_to_record_harms_no_other
             a_row_that_the_database_refuses_harms_no_other
-            a_message_that_was_processed_is_the_last_progress
             a_worker_that_holds_nothing_but_refused_messages_is_not_ready
             several_queues_may_hold_more_refused_messages_than_one
             a_source_that_takes_less_for_a_while_is_full_earlier
@@ -126,6 +125,7 @@ macro_rules! __pipeline_in_every_mode {
             a_header_chooses_the_handler
             an_unknown_type_is_dead_and_kept_whole
             two_handlers_of_one_name_refuse_the_start
+            a_former_name_that_no_handler_can_have_refuses_the_start
             a_subject_chooses_the_handler_by_its_pattern
             patterns_that_overlap_or_make_no_sense_refuse_the_start
             a_worker_refuses_a_broker_without_that_by_which_it_routes
@@ -152,11 +152,11 @@ macro_rules! __pipeline_in_every_mode {
             a_codec_sees_the_headers_and_the_content_type
             a_codec_that_needs_nothing_is_never_prepared
             a_registry_that_is_away_costs_no_attempt_and_no_dead_letter
-            a_row_is_not_charged_while_its_registry_is_away
+            a_row_records_no_attempt_while_its_registry_is_away
             a_row_runs_as_soon_as_its_codec_is_prepared
-            a_row_that_waits_for_its_codec_is_not_charged_when_its_process_ends
+            a_row_that_waits_for_its_codec_counts_no_start_when_its_process_ends
             a_registry_that_hangs_delays_no_other_handler
-            an_orphan_whose_registry_is_away_is_not_charged
+            an_orphan_whose_registry_is_away_counts_no_start
             a_replay_of_a_row_without_a_schema_asks_again
             a_schema_that_does_not_exist_makes_a_dead_letter
             a_preparation_that_hangs_holds_up_nothing_but_its_message
@@ -167,10 +167,10 @@ macro_rules! __pipeline_in_every_mode {
             a_handler_knows_under_a_new_name_what_it_has_processed_under_the_old_one
             workers_with_different_handlers_and_one_name_start_again
             a_release_that_was_rolled_back_starts
-            rows_of_an_unknown_handler_refuse_the_start_with_each_cure
+            rows_of_an_unknown_handler_refuse_the_start_with_each_remedy
             scheduled_rows_of_an_unknown_handler_can_be_discarded
             a_handler_takes_its_claims_along_to_a_consumer_of_its_own
-            two_names_that_have_claims_each_refuse_to_be_one_with_the_cure
+            two_names_that_have_claims_each_refuse_to_be_one_with_the_remedy
             workers_show_that_their_handlers_are_alive
             signs_of_life_that_fail_or_hang_are_no_outage
             // outbox
@@ -202,8 +202,7 @@ macro_rules! __pipeline_in_every_mode {
             a_message_that_runs_again_hands_over_nothing_new
             a_local_message_under_the_key_of_another_is_a_conflict
             a_handler_of_local_messages_only_takes_no_delivery
-            a_replayed_message_without_a_key_stays_with_a_handler_of_local_messages_only
-            a_sender_is_not_charged_for_a_claim_that_another_transaction_holds
+            a_sender_records_no_attempt_for_a_claim_that_another_transaction_holds
             what_is_handed_over_and_delivered_at_once_runs_once
             a_local_message_runs_without_a_poll
             a_worker_that_only_hands_over_needs_no_relay
@@ -223,7 +222,7 @@ macro_rules! __pipeline_in_every_mode {
             every_way_to_deliver_has_one_effect
             a_crash_while_a_row_runs_has_one_effect
             a_row_with_one_start_runs_alone_among_rows
-            direct_deliveries_go_on_beside_a_row_with_one_start
+            direct_deliveries_go_on_during_a_row_with_one_start
             a_row_with_two_starts_has_the_process_to_itself
             an_orphan_that_waits_is_left_when_the_worker_drains
             an_orphan_that_waits_for_long_lets_other_rows_start
@@ -237,10 +236,10 @@ macro_rules! __pipeline_in_every_mode {
             an_orphan_waits_for_no_run_whose_database_is_away
             an_orphan_waits_for_no_run_of_another_database_that_is_away
             // long outages
-            messages_that_waited_for_their_database_run_beside_no_orphan
-            an_orphan_that_lost_its_isolation_begins_beside_no_other_one
+            messages_that_waited_for_their_database_run_while_no_orphan_runs
+            an_orphan_that_lost_its_isolation_begins_while_no_other_one_runs
             a_failure_is_recorded_beside_an_orphan_of_another_database
-            rows_whose_take_has_no_answer_run_beside_no_orphan
+            rows_whose_fetch_has_no_answer_run_while_no_orphan_runs
             // fleet
             one_process_of_two_goes_quiet_for_an_orphan
         }
@@ -279,7 +278,7 @@ macro_rules! __cases_of_any_handlers {
             a_transaction_that_its_handler_prepared_is_rolled_back
             a_table_that_a_handler_leaves_hides_nothing_from_the_others
             a_handler_checks_its_constraints_among_others
-            a_statement_that_outlives_its_handler_is_charged_once
+            a_statement_that_outlives_its_handler_is_recorded_once
             a_failure_is_recorded_again_and_the_handler_not_run_again
             a_drain_releases_a_failure_that_is_not_recorded
             // drain

@@ -20,7 +20,7 @@ async fn fails_once<W: World>(world: W, act: Act, settings: Settings, error: &st
         sorted(line.run_with(settings.clone(), 4).await),
         ["processed", "processed", "scheduled 1", "scheduled 2"]
     );
-    // Together with its neighbour it may have run once more, uncharged.
+    // Together with its neighbour it may have run once more, with no attempt recorded.
     let most = if line.world.batch() > 1 { 4 } else { 3 };
     assert!((3..=most).contains(&line.desk.runs("a")), "{}", line.desk.runs("a"));
     assert_eq!((line.effects("a").await, line.effects("neighbour").await), (1, 1));
@@ -85,7 +85,7 @@ pub async fn a_permanent_error_is_dead_at_once<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a"), line.dead().await.len()), (0, 1, 2));
 }
 
-/// The next attempt is not before the time that the handler names, and the failed one is charged.
+/// The next attempt is not before the time that the handler names, and the failed one is recorded.
 pub async fn an_error_that_names_a_time_is_retried_after_it<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::RetryAfter]));
@@ -139,7 +139,7 @@ pub async fn a_rollback_and_begin_before_an_error_is_retried_without_effect<W: W
     fails_once(world, Act::RollbackBeginFail, Settings::default(), "failed in a transaction of its own").await;
 }
 
-/// No matter what a handler does after its ROLLBACK, its neighbours have one effect each and are not charged.
+/// No matter what a handler does after its ROLLBACK, its neighbours have one effect each and no attempt of theirs is recorded.
 pub async fn a_rollback_harms_no_neighbour<W: World>(world: W) {
     let line = Line::new(world).await;
     let acts = [Act::Rollback, Act::RollbackBegin, Act::RollbackWrite];
@@ -222,7 +222,7 @@ pub async fn a_nested_transaction_is_allowed<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.effects("b").await, line.effects("nested").await), (1, 1, 2));
 }
 
-/// A transaction that lost against a concurrent one is retried in place, without a charge.
+/// A transaction that lost against a concurrent one is retried in place, without a recorded attempt.
 pub async fn a_lost_race_is_retried_in_place<W: World>(world: W) {
     let Some(line) = Line::new_if(W::FEATURES.lost_race.is_some(), world).await else { return };
     line.publish(Order::new("a", &[Act::LostRace, Act::LostRace, Act::Ok]));
@@ -243,12 +243,12 @@ pub async fn lost_races_without_end_are_a_failure<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 7));
 }
 
-/// A message that breaks its own connection, whatever it returns then: no attempt is charged, it runs alone, and after ten
+/// A message that breaks its own connection, whatever it returns then: no attempt is recorded, it runs alone, and after ten
 /// breaks it is dead. Other messages go on meanwhile.
 pub async fn a_message_that_breaks_its_connection_is_given_up_and_others_go_on<W: World>(world: W) {
-    let Some(line) = Line::new_if(W::FEATURES.suicide.is_some(), world).await else { return };
-    let quietly = if line.world.batch() == 1 && !W::NATURAL { Act::SuicideOk } else { Act::Suicide };
-    line.publish(Order::new("breaker", &[Act::Suicide, quietly].repeat(6)));
+    let Some(line) = Line::new_if(W::FEATURES.terminate_backend.is_some(), world).await else { return };
+    let quietly = if line.world.batch() == 1 && !W::NATURAL { Act::TerminateBackendOk } else { Act::TerminateBackend };
+    line.publish(Order::new("breaker", &[Act::TerminateBackend, quietly].repeat(6)));
     let worker = line.start();
     soon(line.queue.settled(1)).await;
     let inbox = line.world.own("inbox_messages");

@@ -26,7 +26,7 @@ pub(super) enum Do {
 #[derive(Clone)]
 pub(super) struct Faulty {
     hook: Arc<Hook>,
-    /// How much earlier the next statements that take or date calls say that they had their connections.
+    /// How much earlier the next statements that fetch or date calls say that they had their connections.
     earlier: Arc<Mutex<VecDeque<Duration>>>,
 }
 
@@ -37,7 +37,7 @@ impl Faulty {
         Self { hook: Arc::new(hook), earlier: Arc::default() }
     }
 
-    /// A store that works, and whose first statements that take or date calls have had their connections for so long.
+    /// A store that works, and whose first statements that fetch or date calls have had their connections for so long.
     pub(super) fn with_late_calls(by: &[Duration]) -> Self {
         let earlier = by.iter().copied().collect::<VecDeque<_>>();
         Self { earlier: Arc::new(Mutex::new(earlier)), ..Self::new(|_, _| Do::Work) }

@@ -1,4 +1,4 @@
-//! Large rows of the inbox: how many are taken, and what one that hangs costs the others.
+//! Large rows of the inbox: how many are fetched, and what one that hangs costs the others.
 
 use std::time::Duration;
 
@@ -44,16 +44,16 @@ pub async fn a_row_that_hangs_keeps_no_memory_from_others<W: World>(world: W) {
     }
 }
 
-/// A worker takes no more than 16 MiB at once, however many rows fit into its batches.
-pub async fn rows_are_taken_by_their_size<W: World>(world: W) {
+/// A worker fetches no more than 16 MiB at once, however many rows fit into its batches.
+pub async fn rows_are_fetched_by_their_size<W: World>(world: W) {
     let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     let orders: Vec<Order> = (0..ROWS).map(|n| Order::new(&n.to_string(), &[Act::Wait])).collect();
     schedule(&line, &orders).await;
     let worker = line.start();
     // Both slots of the inbox are in use.
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 2)).await.unwrap();
-    let taken = format!("SELECT count(*) FROM {} WHERE locked_by IS NOT NULL", line.world.own("inbox_messages"));
-    assert_eq!(line.world.number(&taken).await, 17, "the last one exceeds the limit");
+    let fetched = format!("SELECT count(*) FROM {} WHERE locked_by IS NOT NULL", line.world.own("inbox_messages"));
+    assert_eq!(line.world.number(&fetched).await, 17, "the last one exceeds the limit");
     line.desk.go.send_replace(true);
     line.outcomes(ROWS).await;
     worker.stop().await;

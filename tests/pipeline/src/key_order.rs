@@ -108,7 +108,7 @@ pub async fn other_keys_go_on_while_one_waits<W: World>(world: W) {
 
 /// More messages of one key than there are lanes wait for the running one; messages of other keys run meanwhile.
 pub async fn a_hot_key_costs_one_lane<W: World>(world: W) {
-    // Where one transaction writes at a time, nothing could run beside it anyway.
+    // Where one transaction writes at a time, nothing could run concurrently with it anyway.
     let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
     line.publish(keyed(1, Order::new("a", &[Act::Wait])));
     let behind: Vec<String> = (0..5).map(|n| format!("b{n}")).collect();

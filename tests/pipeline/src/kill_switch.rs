@@ -50,7 +50,7 @@ async fn pauses_and_resumes<W: World>(world: W, undeliverable: impl Fn(usize) ->
     let why = health.paused().unwrap();
     assert!(parts.iter().chain(&["resume"]).all(|part| why.contains(part)), "{why}");
     assert!(!health.is_ready() && health.broker() && health.database());
-    // Includes those that were running beside the fiftieth.
+    // Includes those that were running concurrently with the fiftieth.
     let dead = line.dead().await.len();
     assert!((50..80).contains(&dead), "{dead}");
     let counts = line.queue.counts();
@@ -74,7 +74,7 @@ pub async fn a_paused_worker_drains<W: World>(world: W) {
     let dead = line.dead().await.len();
     assert!((5..20).contains(&dead), "{dead}");
     assert_eq!(line.queue.counts().ready, 20 - line.queue.counts().acks);
-    line.run_with(Settings { undeliverable_limit: None, ..Settings::default() }, 20).await;
+    line.run(20).await;
     assert_eq!(line.dead().await.len(), 20);
 }
 
@@ -98,9 +98,9 @@ pub async fn the_messages_of_a_paused_worker_go_to_another<W: World>(world: W) {
     (0..20).for_each(|n| line.publish_raw(unknown(n)));
     let (worker, health) = paused(&line).await;
     // Those that were being made dead letters as consumption paused are acked.
-    assert!(soon(line.queue.given_back()).await > 0);
+    assert!(soon(line.queue.returned()).await > 0);
     assert!(!health.broker() && health.paused().is_some());
-    line.run_with(Settings { undeliverable_limit: None, ..Settings::default() }, 20).await;
+    line.run(20).await;
     assert_eq!(line.dead().await.len(), 20);
     health.resume();
     line.publish(Order::ok("a"));
@@ -138,7 +138,7 @@ pub async fn a_key_by_position_refuses_a_broker_without_positions<W: World>(worl
 
 /// Five dead letters in a row pause the worker.
 fn limited() -> Settings {
-    Settings { undeliverable_limit: Some((5, 5)), ..Settings::default() }
+    Settings { undeliverable_limit: (5, 5), ..Settings::default() }
 }
 
 /// Starts a worker of a queue in which each message becomes a dead letter, and waits until it has paused.

@@ -203,10 +203,8 @@ impl<W: World> Line<W> {
             .relay_patience(settings.relay_patience)
             .isolation_lock(settings.gate.unwrap_or_else(IsolationLock::new))
             .observe(observe);
-        let worker = match settings.undeliverable_limit {
-            Some((limit, of)) => worker.undeliverable_limit(limit, of),
-            None => worker.no_undeliverable_limit(),
-        };
+        let (limit, of) = settings.undeliverable_limit;
+        let worker = worker.undeliverable_limit(limit, of);
         let worker = match settings.backlog {
             Some(backlog) => worker.backlog(backlog),
             None => worker,

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Consumers, Identity, Replayed, Transactions};
+use idem_core::store::{Consumers, Identity, Transactions};
 use idem_core::{Fingerprint, HandlerOptions, Key};
 
 use idem_conformance::store::World;
 use idem_conformance::until;
 use idem_test::Publication;
 
-use super::handing::Handing;
+use super::handing::{Handing, Hands, Receipt, Receives};
 use super::line::sorted;
-use super::local_handlers::{Hands, Receipt, Receives};
 use super::orders::{Act, Order};
 use super::settings::Settings;
 use super::watched::{is_ready, watched};
@@ -68,7 +67,7 @@ pub async fn a_local_message_for_an_unknown_handler_is_a_failure<W: World>(world
     assert_eq!((handing.0.effects("a").await, handing.0.scheduled().await.len()), (0, 0));
 }
 
-/// A message that its handler could never take is told to its sender, instead of becoming a dead letter.
+/// A message that its handler could never take is reported to its sender, instead of becoming a dead letter.
 pub async fn a_local_message_that_cannot_be_taken_is_a_failure<W: World>(world: W) {
     let handing = Handing::new(world).await;
     for id in ["undecodable", "keyless", "large"] {
@@ -176,27 +175,9 @@ pub async fn a_handler_of_local_messages_only_takes_no_delivery<W: World>(world:
     assert_eq!((handing.0.effects("receipt a").await, handing.0.effects("receipt b").await), (1, 0));
 }
 
-/// A handler that took deliveries before keeps its rows without a key, which go back through decode and key.
-pub async fn a_replayed_message_without_a_key_stays_with_a_handler_of_local_messages_only<W: World>(world: W) {
-    let handing = Handing::new(world).await;
-    handing.0.publish_raw(Publication::json(&Receipt::of("large")).unwrap().event_type("Receipt"));
-    let limited = Settings { max_payload: 50_000, ..Settings::default() };
-    assert_eq!(handing.run_with(limited, 1).await, ["dead: too large"]);
-    let row = handing.0.one_dead().await;
-    assert_eq!(row.handler, "receives");
-    assert_eq!(handing.0.inbox().replay(row.id).await.unwrap(), Replayed::Due);
-    let worker =
-        handing.0.worker().handler_options::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
-    let worker = handing.0.run_until_stopped(worker, Settings::default());
-    let further = if handing.0.world.inbox() { 2 } else { 3 };
-    assert_eq!(handing.0.outcomes(further).await.last().unwrap(), "processed");
-    worker.stop().await;
-    assert_eq!((handing.0.effects("receipt large").await, handing.0.dead().await.len()), (1, 0));
-}
-
 /// Another transaction may hold the claim of a local message for as long as its handler may run. The sender waits for it,
-/// as a delivery does whose own claim is held, and is not charged.
-pub async fn a_sender_is_not_charged_for_a_claim_that_another_transaction_holds<W: World>(world: W) {
+/// as a delivery does whose own claim is held, and no attempt is recorded.
+pub async fn a_sender_records_no_attempt_for_a_claim_that_another_transaction_holds<W: World>(world: W) {
     let handing = Handing::new(world).await;
     if !W::FEATURES.concurrent {
         return;
@@ -212,7 +193,7 @@ pub async fn a_sender_is_not_charged_for_a_claim_that_another_transaction_holds<
         handing.publish("Handing", Order::ok(id));
     }
     let worker = handing.start(Settings::once());
-    // More often than a lost race is retried before it is charged. It may have run in two batches before.
+    // More often than a lost race is retried before an attempt is recorded. It may have run in two batches before.
     let often = if handing.0.world.batch() > 1 { 9 } else { 7 };
     let runs_often = async {
         while handing.0.desk.runs("a") < often {
@@ -229,7 +210,7 @@ pub async fn a_sender_is_not_charged_for_a_claim_that_another_transaction_holds<
     }
 }
 
-/// Batches that each hand over what the other one has received wait for each other. No message is charged, and all run.
+/// Batches that each hand over what the other one has received wait for each other. No attempt is recorded, and all run.
 pub async fn what_is_handed_over_and_delivered_at_once_runs_once<W: World>(world: W) {
     let handing = Handing::new(world).await;
     let number = 40;

@@ -1,5 +1,5 @@
-//! Two databases and one process: while one of them is unavailable, orphaned rows of the other one run, and nothing runs beside
-//! them that could end the process.
+//! Two databases and one process: while one of them is unavailable, orphaned rows of the other one run, and nothing runs
+//! concurrently with them that could end the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -117,7 +117,7 @@ pub(super) async fn row_becomes<W: World>(line: &Line<W>, id: &str, is_it: impl 
 }
 
 /// Their statements get an answer while the orphaned row runs.
-pub async fn messages_that_waited_for_their_database_run_beside_no_orphan<W: World>(world: W) {
+pub async fn messages_that_waited_for_their_database_run_while_no_orphan_runs<W: World>(world: W) {
     let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     // With a free slot the inbox polls, and finds that the database is unavailable.
     let ids: &[&str] = if line.world.inbox() { &["a"] } else { &["a", "b"] };
@@ -193,8 +193,8 @@ pub async fn a_batch_that_is_put_off_gives_its_connection_to_the_orphan<W: World
 }
 
 /// An orphaned row whose database becomes unavailable before its handler begins ends its isolation and its turn. Its start is not
-/// charged.
-pub async fn an_orphan_that_lost_its_isolation_begins_beside_no_other_one<W: World>(world: W) {
+/// counted.
+pub async fn an_orphan_that_lost_its_isolation_begins_while_no_other_one_runs<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         // The orphaned row has the only writer, so no other message finds that the database is unavailable.
         return;
@@ -210,9 +210,9 @@ pub async fn an_orphan_that_lost_its_isolation_begins_beside_no_other_one<W: Wor
     silent.knows(false).await;
     let beside = orphan_alone(&neighbour, settings).await;
     silent.open();
-    let given_back = row_becomes(&line, "orphan", |row| row.locked_by.is_none()).await;
+    let snoozed = row_becomes(&line, "orphan", |row| row.locked_by.is_none()).await;
     never_runs(&line, "orphan").await;
-    assert_eq!(given_back.crash_count, 1);
+    assert_eq!(snoozed.crash_count, 1);
     runs_on(&neighbour).await;
     silent.come_back();
     has_effect(&line, "orphan").await;
@@ -237,15 +237,15 @@ pub async fn a_failure_is_recorded_beside_an_orphan_of_another_database<W: World
     stop([away.worker, beside]).await;
 }
 
-/// The take of the rows got no answer, and the database became unavailable. The rows are found when it is available again.
-/// Beside an orphaned row, they are given back, uncharged.
-pub async fn rows_whose_take_has_no_answer_run_beside_no_orphan<W: World>(world: W) {
+/// The fetch of the rows got no answer, and the database became unavailable. The rows are found when it is available again.
+/// Beside an orphaned row, they are released, and no attempt is recorded.
+pub async fn rows_whose_fetch_has_no_answer_run_while_no_orphan_runs<W: World>(world: W) {
     let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     schedule(&line, "billing", Order::ok("row")).await;
     let (is_away, was_away) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
     let away = is_away.clone();
     let hook = move |method: &'static str, _: &[u8]| {
-        if method == "row_is_taken" && !was_away.swap(true, SeqCst) {
+        if method == "row_is_fetched" && !was_away.swap(true, SeqCst) {
             away.store(true, SeqCst);
         }
         match away.load(SeqCst) {
@@ -265,13 +265,13 @@ pub async fn rows_whose_take_has_no_answer_run_beside_no_orphan<W: World>(world:
     stop([worker, beside]).await;
 }
 
-/// Another statement finds that the database is unavailable. The orphaned row is given back later, uncharged.
+/// Another statement finds that the database is unavailable. The orphaned row is released later, and no attempt is recorded.
 pub async fn an_orphan_whose_fetch_hangs_in_an_outage_stops_no_worker_of_another_database<W: World>(world: W) {
     let Some((line, neighbour, settings)) = two_databases(world).await else { return };
     orphan_for(&line, 1, Duration::ZERO).await;
     line.desk.go.send_replace(true);
     let silent = Silent::new();
-    let worker = line.start_over(silent.hook("row_is_taken", Some("orphan")), silent.shown(&settings));
+    let worker = line.start_over(silent.hook("row_is_fetched", Some("orphan")), silent.shown(&settings));
     silent.reached().await;
     schedule(&neighbour, "billing", Order::ok("row")).await;
     let beside = neighbour.start_with(settings);

@@ -1,23 +1,28 @@
-//! Natural handlers: their deliveries run without a claim.
+//! Natural handlers: their deliveries run without a claim, unless the worker keeps an order or several handlers take one message.
 
 use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::Consumers;
-use idem_core::{Batch, BoxError, Handler, Outbox, Reason};
+use idem_core::{Batch, BoxError, DeliveryOrder, Handler, Outbox, Reason, ReplayWindow, State};
+use tracing::instrument::WithSubscriber;
 
 use idem_conformance::store::{Setup, World};
-use idem_conformance::{soon, until};
+use idem_conformance::{captured, soon, until};
 use idem_test::Publication;
 
+use super::desk::Desk;
+use super::handlers::NaturalOrders;
+use super::key_order::{a_while, hurry, keyed, ordered, patient, rest_are_done};
 use super::line::Line;
+use super::once::{NATURAL, Once};
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
-/// How many claims the natural handler has.
-async fn claims<W: World>(line: &Line<W>) -> i64 {
+/// How many claims a handler has.
+async fn claims<W: World>(line: &Line<W>, handler: &str) -> i64 {
     let (claims, handlers) = (line.world.own("processed_messages"), line.world.own("handlers"));
-    let of = format!("(SELECT id FROM {handlers} WHERE name = 'natural')");
+    let of = format!("(SELECT id FROM {handlers} WHERE name = '{handler}')");
     line.world.number(&format!("SELECT count(*) FROM {claims} WHERE handler_id = {of}")).await
 }
 
@@ -42,7 +47,7 @@ pub async fn a_natural_message_leaves_no_claim<W: World>(world: W) {
     }
     assert!(line.run(20).await.iter().all(|outcome| outcome == "processed"));
     let all = line.world.number(&format!("SELECT count(*) FROM {}", line.world.own("processed_messages"))).await;
-    assert_eq!((claims(&line).await, all), if line.world.inbox() { (10, 20) } else { (0, 10) });
+    assert_eq!((claims(&line, "natural").await, all), if line.world.inbox() { (10, 20) } else { (0, 10) });
     for n in 0..10 {
         assert_eq!(line.effects(&format!("natural {n}")).await, 1);
     }
@@ -53,7 +58,7 @@ pub async fn a_natural_message_that_fails_runs_from_the_inbox<W: World>(world: W
     let line = Line::new(world).await;
     line.publish_natural(Order::new("a", &[Act::Fail, Act::Ok]).by_attempt());
     assert_eq!(line.run(2).await, ["scheduled 1", "processed"]);
-    assert_eq!((line.effects("a").await, claims(&line).await), (1, 1));
+    assert_eq!((line.effects("a").await, claims(&line, "natural").await), (1, 1));
     line.publish_natural(Order::new("b", &[Act::Fail]));
     assert_eq!(line.run(7).await.last().unwrap(), "dead: exhausted");
     let dead = line.one_dead().await;
@@ -131,7 +136,7 @@ pub async fn a_redelivered_natural_message_is_stored_before_it_runs<W: World>(wo
     let line = Line::new(world).await;
     line.publish_raw_redelivered(Publication::from(Order::ok("a")).event_type("Natural")).await;
     line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
-    assert_eq!((line.effects("a").await, claims(&line).await), (1, 1));
+    assert_eq!((line.effects("a").await, claims(&line, "natural").await), (1, 1));
     line.publish_raw_redelivered(Publication::from(Order::ok("a")).event_type("Natural")).await;
     line.runs_to(Settings::default(), &["duplicate"]).await;
     assert_eq!(line.desk.runs("a"), 1);
@@ -148,7 +153,7 @@ pub async fn a_natural_handler_that_commits_is_dead_and_its_effect_stands<W: Wor
         assert_eq!(line.dead().await[0].reason, Some(Reason::Committed));
     }
     // Each dead letter has a claim, so that a redelivery meets it.
-    assert_eq!(claims(&line).await, 3);
+    assert_eq!(claims(&line, "natural").await, 3);
 }
 
 /// Beside messages with claims and without: each of the former has one effect, and the latter at least one.
@@ -201,7 +206,11 @@ pub async fn a_natural_handler_that_ends_its_transaction_beside_duplicates_is_fo
 pub async fn a_natural_message_that_is_cut_off_is_never_lost<W: World>(world: W) {
     let line = Line::new(world).await;
     let hasty = Settings { handler_timeout: Duration::from_secs(2), ..Settings::default() };
-    let acts = [Some(Act::CommitHang), W::FEATURES.suicide.map(|_| Act::CommitSuicide), Some(Act::CommitWait)];
+    let acts = [
+        Some(Act::CommitHang),
+        W::FEATURES.terminate_backend.map(|_| Act::CommitTerminateBackend),
+        Some(Act::CommitWait),
+    ];
     for (dead, act) in (1..).zip(acts.into_iter().flatten()) {
         let id = format!("{act:?}");
         line.publish_natural(Order::new(&id, &[act]));
@@ -219,4 +228,104 @@ pub async fn a_natural_message_that_is_cut_off_is_never_lost<W: World>(world: W)
             (Some(Reason::Committed), &id)
         );
     }
+}
+
+/// As any other: a partition's next owner must not run a message beside its row, nor the next one before that row.
+pub async fn a_natural_handler_in_an_order_waits_for_the_rows_of_its_messages<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let a = Order::new("a", &[Act::Fail, Act::Ok]);
+    line.publish_natural(a.clone());
+    // Unordered, so that it is acked while its row waits.
+    line.run_with(Settings { order: DeliveryOrder::None, ..patient() }, 1).await;
+    line.publish_natural(keyed(1, a));
+    line.publish_natural(keyed(1, Order::ok("b")));
+    line.publish_natural(keyed(2, Order::ok("x")));
+    let worker = line.start_with(patient());
+    assert_eq!(line.outcomes(2).await, ["scheduled 1", "processed"]);
+    a_while().await;
+    assert_eq!(line.desk.log(), ["a", "x"]);
+    hurry(&line).await;
+    rest_are_done(&line).await;
+    worker.stop_once_idle(&line.queue).await;
+    assert_eq!(line.desk.log(), ["a", "x", "a", "b"]);
+    assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
+}
+
+/// However far its claims were pruned: it may run again.
+pub async fn a_natural_message_in_an_order_is_never_too_old<W: World>(world: W) {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let line = Line::with(world, Setup { retention: Some(HOUR), ..Setup::default() }).await;
+    let old = || keyed(1, Order::ok("a")).published_at(SystemTime::now() - 4 * HOUR);
+    line.publish_natural(old());
+    line.run_with(ordered(), 1).await;
+    let (claims, earlier) = (line.world.own("processed_messages"), W::earlier("processed_at", 3 * HOUR));
+    line.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
+    assert_eq!(line.store.prune().await.unwrap(), 1);
+    line.publish_natural(old());
+    assert_eq!(line.run_with(ordered(), 2).await, ["processed"; 2]);
+}
+
+/// Each of its messages has a claim, and so a copy is a duplicate, which needs no second run.
+pub async fn a_natural_message_in_an_order_has_a_claim<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for _ in 0..2 {
+        line.publish_natural(keyed(1, Order::ok("a")));
+    }
+    assert_eq!(line.run_with(ordered(), 2).await, ["processed", "duplicate"]);
+    let claims = format!("SELECT count(*) FROM {}", line.world.own("processed_messages"));
+    assert_eq!((line.desk.runs("a"), line.world.number(&claims).await), (1, 1));
+}
+
+/// Takes the events of [`NaturalOrders`] as well, or, if it is `ALONE`, those that no other handler takes.
+struct Audits<W, const ALONE: bool>(PhantomData<fn() -> W>);
+
+impl<W: World, const ALONE: bool> Handler for Audits<W, ALONE> {
+    const NAME: &'static str = if ALONE { "audits_alone" } else { "audits" };
+    const EVENT: Option<&'static str> = Some(if ALONE { "Alone" } else { "Natural" });
+    const NATURAL: bool = true;
+
+    type Params = State<Desk>;
+
+    idem_conformance::keyed_by_id!(Order, W::Connection);
+
+    async fn handle(order: Order, State(desk): State<Desk>, tx: &mut W::Connection) -> Result<(), BoxError> {
+        let name = format!("{} {}", Self::NAME, order.id);
+        desk.run(&name);
+        desk.write::<W>(&[&name], tx).await
+    }
+}
+
+/// A message that several take is stored for each of them, and so has claims, and a copy of it is a duplicate. One that a
+/// single handler takes runs without a claim, and a copy runs again.
+pub async fn a_natural_message_has_claims_where_several_handlers_take_it<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = line.worker().handler::<NaturalOrders<W>>();
+    let worker = worker.handler::<Audits<W, false>>().handler::<Audits<W, true>>().fan_out();
+    let worker = line.run_until_stopped(worker, Settings::default());
+    for _ in 0..2 {
+        line.publish_natural(Order::ok("a"));
+        line.publish_raw(Publication::from(Order::ok("b")).event_type("Alone"));
+        soon(line.queue.idle()).await;
+        until(async || line.scheduled().await.is_empty()).await;
+    }
+    worker.stop().await;
+    assert_eq!((line.desk.runs("a"), line.desk.runs("audits a")), (1, 1));
+    assert_eq!((claims(&line, "natural").await, claims(&line, "audits").await), (1, 1));
+    let (runs, has) = if line.world.inbox() { (1, 1) } else { (2, 0) };
+    assert_eq!((line.desk.runs("audits_alone b"), claims(&line, "audits_alone").await), (runs, has));
+}
+
+/// It is never too old itself, but those that get what it stages do not know its ids for longer than they keep claims.
+pub async fn a_natural_handler_that_stages_is_warned_of_what_it_stages_for_late_copies<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.broker.replay_window(ReplayWindow::Unlimited);
+    line.publish_raw(Publication::from(Order::ok("a")));
+    let worker = line.worker();
+    let ((text, subscriber), idle) = (captured(), line.queue.clone());
+    let run = worker.handler::<Once<W, NATURAL>>().run_until(async move { idle.idle().await });
+    soon(run.with_subscriber(subscriber)).await.unwrap();
+    let text = text.to_string();
+    let warnings: Vec<_> = text.lines().filter(|line| line.contains("without a limit of time")).collect();
+    let [warning] = &warnings[..] else { panic!("{text}") };
+    assert!(warning.contains("stages its messages again") && warning.contains("retention=7 days"), "{warning}");
 }

@@ -11,8 +11,7 @@ use idem_test::{Publication, Tapped};
 
 use super::handlers::NaturalOrders;
 use super::line::Line;
-use super::orders::Order;
-use super::orders::{Act, Orders};
+use super::orders::{Act, Order, Orders};
 use super::schemas::{Answer, BACKWARDS, Registry};
 use super::settings::Settings;
 use idem_conformance::store::World;
@@ -140,9 +139,9 @@ pub async fn a_timeout_of_zero_refuses_the_start<W: World>(world: W) {
 }
 
 /// Records with what the source is subscribed.
-struct Told(Arc<Mutex<Option<SubscribeOptions>>>);
+struct Seen(Arc<Mutex<Option<SubscribeOptions>>>);
 
-impl Tap for Told {
+impl Tap for Seen {
     type Ack = ();
 
     fn receive(&mut self, delivery: Delivery) -> (Delivery, ()) {
@@ -155,12 +154,12 @@ impl Tap for Told {
     }
 }
 
-impl Told {
+impl Seen {
     /// Returns the options of the last subscription.
-    async fn options(told: &Mutex<Option<SubscribeOptions>>) -> SubscribeOptions {
+    async fn options(seen: &Mutex<Option<SubscribeOptions>>) -> SubscribeOptions {
         soon(async {
             loop {
-                if let Some(options) = told.lock().unwrap().take() {
+                if let Some(options) = seen.lock().unwrap().take() {
                     return options;
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -173,14 +172,14 @@ impl Told {
 /// The source compares it with the time after which its broker takes a delivery back.
 pub async fn the_longest_timeout_is_reported_to_the_source<W: World>(world: W) {
     let line = Line::new(world).await;
-    let told = Arc::new(Mutex::new(None));
+    let seen = Arc::new(Mutex::new(None));
     for (own, longest) in [(LONG, LONG), (SHORT / 2, SHORT)] {
-        let source = Tapped::new(line.queue.clone(), Told(told.clone()));
+        let source = Tapped::new(line.queue.clone(), Seen(seen.clone()));
         let worker = Worker::new("billing", line.store.clone(), source).state(line.desk.clone());
         let worker =
             worker.handler_options::<Orders<W>>(HandlerOptions::new().timeout(own)).handler::<Orders<W, true>>();
         let worker = line.run_until_stopped(worker, Settings { handler_timeout: SHORT, ..Settings::default() });
-        assert_eq!(Told::options(&told).await.handler_timeout, longest);
+        assert_eq!(Seen::options(&seen).await.handler_timeout, longest);
         worker.stop().await;
     }
 }
@@ -188,11 +187,11 @@ pub async fn the_longest_timeout_is_reported_to_the_source<W: World>(world: W) {
 /// If its place in the broker is gone, a source must not start like a new one where messages were handled before.
 pub async fn whether_the_worker_has_run_before_is_reported_to_the_source<W: World>(world: W) {
     let line = Line::new(world).await;
-    let told = Arc::new(Mutex::new(None));
+    let seen = Arc::new(Mutex::new(None));
     for (starts, has_history) in [false, true].into_iter().enumerate() {
-        let source = Tapped::new(line.queue.clone(), Told(told.clone()));
+        let source = Tapped::new(line.queue.clone(), Seen(seen.clone()));
         let worker = line.start_at(source, Settings::default());
-        assert_eq!(Told::options(&told).await.has_history, has_history);
+        assert_eq!(Seen::options(&seen).await.has_history, has_history);
         line.publish(Order::ok(&starts.to_string()));
         line.outcomes(starts + 1).await;
         worker.stop().await;
@@ -203,14 +202,14 @@ pub async fn whether_the_worker_has_run_before_is_reported_to_the_source<W: Worl
 /// before the worker starts, which waits for more.
 pub async fn whether_a_natural_handler_has_run_before_is_reported_to_the_source<W: World>(world: W) {
     let line = Line::new(world).await;
-    let told = Arc::new(Mutex::new(None));
+    let seen = Arc::new(Mutex::new(None));
     for (has_history, messages) in [(false, 0), (false, 2), (true, 0)] {
         (0..messages).for_each(|n| line.publish_natural(Order::ok(&n.to_string())));
-        let source = Tapped::new(line.queue.clone(), Told(told.clone()));
+        let source = Tapped::new(line.queue.clone(), Seen(seen.clone()));
         let worker = Worker::new("billing", line.store.clone(), source).state(line.desk.clone());
         let settings = Settings { concurrency: 1, linger: Duration::from_millis(300), ..Settings::default() };
         let worker = line.run_until_stopped(worker.handler::<NaturalOrders<W>>(), settings);
-        assert_eq!(Told::options(&told).await.has_history, has_history);
+        assert_eq!(Seen::options(&seen).await.has_history, has_history);
         line.outcomes(messages).await;
         worker.stop().await;
     }

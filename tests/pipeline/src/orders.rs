@@ -20,7 +20,7 @@ const SLOW: Duration = Duration::from_millis(300);
 pub(super) struct Order {
     pub(super) id: String,
     acts: Vec<Act>,
-    /// The acts belong to attempts, however many runs an attempt takes: in an abandoned batch, no message is charged.
+    /// The acts belong to attempts, however many runs an attempt takes: in an abandoned batch, no attempt is recorded.
     by_attempt: bool,
 }
 
@@ -59,9 +59,9 @@ pub(super) enum Act {
     /// Commits, then exceeds the handler timeout.
     CommitHang,
     /// Commits, then breaks its connection.
-    CommitSuicide,
+    CommitTerminateBackend,
     /// Commits, breaks its connection, and returns `Ok`.
-    CommitSuicideOk,
+    CommitTerminateBackendOk,
     /// Commits, then waits until the test releases it.
     CommitWait,
     /// Commits, ignores the result, and writes again.
@@ -86,9 +86,9 @@ pub(super) enum Act {
     /// Does that, tries to write an effect, and returns the error.
     UnbegunWrite,
     LostRace,
-    Suicide,
+    TerminateBackend,
     /// Breaks its connection, and returns `Ok`.
-    SuicideOk,
+    TerminateBackendOk,
     /// Runs slowly.
     Slow,
     /// Runs slowly, and fails.
@@ -130,11 +130,12 @@ impl From<Order> for Publication {
     }
 }
 
-/// The handler of the suite; with `REFUND` it takes refund events.
-pub(super) struct Orders<W, const REFUND: bool = false>(PhantomData<fn() -> W>);
+/// The handler of the suite; with `REFUND` it takes refund events, with `RENAMED` it was `orders` before.
+pub(super) struct Orders<W, const REFUND: bool = false, const RENAMED: bool = false>(PhantomData<fn() -> W>);
 
-impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
+impl<W: World, const REFUND: bool, const RENAMED: bool> Handler for Orders<W, REFUND, RENAMED> {
     const NAME: &'static str = if REFUND { "refunds" } else { "orders" };
+    const FORMERLY: &'static [&'static str] = if RENAMED { &["orders"] } else { &[] };
     const EVENT: Option<&'static str> = if REFUND { Some("Refund") } else { Some("Order") };
     const NATURAL: bool = W::NATURAL;
 
@@ -210,8 +211,8 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
                 let touch = format!("UPDATE {} SET name = name WHERE name = 'hot {row}'", desk.effects);
                 W::execute(tx, &touch).await?;
             }
-            Act::Suicide => W::execute(tx, W::FEATURES.suicide.unwrap()).await?,
-            Act::SuicideOk => drop(W::execute(tx, W::FEATURES.suicide.unwrap()).await),
+            Act::TerminateBackend => W::execute(tx, W::FEATURES.terminate_backend.unwrap()).await?,
+            Act::TerminateBackendOk => drop(W::execute(tx, W::FEATURES.terminate_backend.unwrap()).await),
             ends => end::<W>(ends, &desk, &name, tx).await?,
         }
         Ok(())
@@ -256,13 +257,13 @@ pub(super) async fn end<W: World>(act: Act, desk: &Desk, name: &str, tx: &mut W:
             let _ = W::execute(tx, "COMMIT").await;
             std::future::pending().await
         }
-        Act::CommitSuicide => {
+        Act::CommitTerminateBackend => {
             let _ = W::execute(tx, "COMMIT").await;
-            W::execute(tx, W::FEATURES.suicide.unwrap()).await?;
+            W::execute(tx, W::FEATURES.terminate_backend.unwrap()).await?;
         }
-        Act::CommitSuicideOk => {
+        Act::CommitTerminateBackendOk => {
             let _ = W::execute(tx, "COMMIT").await;
-            let _ = W::execute(tx, W::FEATURES.suicide.unwrap()).await;
+            let _ = W::execute(tx, W::FEATURES.terminate_backend.unwrap()).await;
         }
         Act::CommitWait => {
             let _ = W::execute(tx, "COMMIT").await;

@@ -26,7 +26,7 @@ pub async fn a_registry_that_hangs_delays_no_other_handler<W: World>(world: W) {
     registry.answers("v2", Answer::Known);
     let worker = line.start_with_codec(registry.codec(), Settings { both: true, ..patient() });
     registry.asked(1).await;
-    // The others of its handler are given back for a while.
+    // The others of its handler are snoozed.
     tokio::time::sleep(Duration::from_secs(1)).await;
     schedule_delivery(&line, refunds, "b", of_schema_v1("b").with_headers(schema_header("v2"))).await;
     assert_eq!(line.outcomes(1).await, ["processed"]);

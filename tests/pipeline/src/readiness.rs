@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use idem_core::store::{StoreError, Transactions};
 use idem_core::{BoxError, Delivery, HasConnection, Source, SubscribeOptions};
@@ -34,25 +34,6 @@ pub async fn a_worker_that_holds_nothing_but_refused_messages_is_not_ready<W: Wo
     is_ready(&health, true).await;
     worker.stop_once_idle(&line.queue).await;
     assert_eq!(line.queue.counts().redeliveries, 0);
-}
-
-/// Also if it runs from the inbox: that it was stored is a progress as well, and an earlier one.
-pub async fn a_message_that_was_processed_is_the_last_progress<W: World>(world: W) {
-    let line = Line::new(world).await;
-    (0..2).for_each(|n| line.publish(Order::new(&n.to_string(), &[Act::Wait])));
-    let (settings, shown) = watched(1);
-    let worker = line.start_with(settings);
-    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting > 0)).await.unwrap();
-    // A time without progress.
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let released = Instant::now();
-    line.desk.go.send_replace(true);
-    line.outcomes(2).await;
-    let since = shown.borrow().as_ref().unwrap().last_progress();
-    let most = released.elapsed();
-    // It is known to a millisecond.
-    assert!(since <= most + Duration::from_millis(1), "{since:?} ago, but it was released {most:?} ago");
-    worker.stop().await;
 }
 
 /// Each queue has its own limit of unsettled deliveries, so others can still be taken when one is full.
@@ -101,8 +82,8 @@ pub async fn a_source_that_takes_less_for_a_while_is_full_earlier<W: World>(worl
     let line = Line::new(world).await;
     line.refuse("INSERT", "processed_messages", Some("refused")).await;
     let (settings, shown) = watched(4);
-    let room = Arc::new(AtomicUsize::new(usize::MAX));
-    let worker = line.start_at(Tapped::new(line.queue.clone(), Room(room.clone())), settings);
+    let capacity = Arc::new(AtomicUsize::new(usize::MAX));
+    let worker = line.start_at(Tapped::new(line.queue.clone(), Capacity(capacity.clone())), settings);
     let watched = Watched::of(shown.clone()).await;
     line.publish(Order::ok("refused"));
     soon(line.queue.delivered(1)).await;
@@ -111,7 +92,7 @@ pub async fn a_source_that_takes_less_for_a_while_is_full_earlier<W: World>(worl
     watched.was_always_ready();
     let health = shown.borrow().clone().unwrap();
     for (least, is_full) in [(1, true), (2, false)] {
-        room.store(least, SeqCst);
+        capacity.store(least, SeqCst);
         line.publish(Order::ok(&least.to_string()));
         is_ready(&health, !is_full).await;
     }
@@ -121,16 +102,16 @@ pub async fn a_source_that_takes_less_for_a_while_is_full_earlier<W: World>(worl
 }
 
 /// Says that it has room for so many deliveries.
-struct Room(Arc<AtomicUsize>);
+struct Capacity(Arc<AtomicUsize>);
 
-impl Tap for Room {
+impl Tap for Capacity {
     type Ack = ();
 
     fn receive(&mut self, delivery: Delivery) -> (Delivery, ()) {
         (delivery, ())
     }
 
-    fn room<S: Source>(&self, _: &S) -> Option<usize> {
+    fn capacity<S: Source>(&self, _: &S) -> Option<usize> {
         Some(self.0.load(SeqCst))
     }
 }
@@ -162,7 +143,7 @@ pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<
         ready += usize::from(health.is_ready());
     }
     let tries = tries.load(SeqCst);
-    // It goes on after 0.1, 0.2, 0.4, 0.8 and 1.6 seconds, each time with all that may run at once.
+    // It goes on after 0.1, 0.2, 0.4, 0.8 and 1.6 seconds, or up to twice that, each time with all that may run at once.
     assert!(tries < 100 && ready < 50, "{tries} tries in 4 seconds, and ready at {ready} of 200 looks");
     full.store(false, SeqCst);
     line.outcomes(all).await;
@@ -173,7 +154,7 @@ pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<
 
 /// A single lost connection: the database is pinged before anything stops, and answers.
 pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>(world: W) {
-    let Some(line) = Line::new_if(W::FEATURES.suicide.is_some(), world).await else { return };
+    let Some(line) = Line::new_if(W::FEATURES.terminate_backend.is_some(), world).await else { return };
     let (settings, shown) = watched(2);
     let (pings, paused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let hook = {
@@ -188,7 +169,7 @@ pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>
     };
     let worker = line.start_over(hook, settings);
     let watched = Watched::of(shown).await;
-    line.publish(Order::new("breaker", &[Act::Suicide, Act::Ok]));
+    line.publish(Order::new("breaker", &[Act::TerminateBackend, Act::Ok]));
     line.publish_numbers(0..20);
     line.outcomes(if line.world.inbox() { 21 } else { 22 }).await;
     until(async || line.effects("breaker").await != 0).await;

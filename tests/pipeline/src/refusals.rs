@@ -129,7 +129,7 @@ pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: Wor
     assert_eq!((line.effects("bad").await, line.desk.runs("bad")), (1, runs + 1));
 }
 
-/// A row whose claim cannot be dated waits longer and longer, and is not charged.
+/// A row whose claim cannot be dated waits longer and longer, and no attempt is recorded.
 pub async fn a_row_that_the_database_refuses_harms_no_other<W: World>(world: W) {
     let line = Line::new(world).await;
     line.refuse("UPDATE", "processed_messages", Some("bad")).await;

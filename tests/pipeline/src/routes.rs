@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use idem_core::store::Consumers;
 use idem_core::{BoxError, Delivery, Handler, Reason, State};
 
 use idem_conformance::store::World;
@@ -63,23 +64,50 @@ pub async fn an_unknown_type_is_dead_and_kept_whole<W: World>(world: W) {
     assert_eq!(line.desk.runs("a"), 0);
 }
 
-/// They would share their claims.
+/// They would share their claims. Also if one of them only had the name formerly, and nothing is renamed then.
 pub async fn two_handlers_of_one_name_refuse_the_start<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = line.worker().handler::<Orders<W>>().handler::<Orders<W>>();
+    let workers = [
+        line.worker().handler::<Orders<W>>().handler::<Orders<W>>(),
+        line.worker().handler::<Orders<W>>().handler::<Orders<W, true, true>>(),
+        line.worker().handler::<Orders<W, true, true>>().handler::<Orders<W>>(),
+    ];
+    for worker in workers {
+        let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
+        assert!(refused.contains("two handlers have the name \"orders\", or had it formerly"), "{refused}");
+    }
+    let known = line.store.handlers(Some("billing")).await.unwrap();
+    assert!(known.iter().all(|known| known.formerly.is_empty()), "{known:?}");
+}
+
+/// The empty name is that of no handler, to which the messages belong that none takes.
+pub async fn a_former_name_that_no_handler_can_have_refuses_the_start<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish_raw(Publication::from(Order::ok("a")).event_type("Invoice"));
+    assert_eq!(line.run(1).await, ["dead: unknown type"]);
+    let worker = line.worker().handler::<Routed<W, 6>>();
     let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
-    assert!(refused.contains("orders"), "{refused}");
+    assert!(refused.contains("\"renamed\"") && refused.contains("former name"), "{refused}");
+    assert_eq!(line.one_dead().await.handler, "", "nothing is renamed");
 }
 
 /// The patterns of the handlers below.
-const PATTERNS: [Option<&str>; 6] =
-    [Some("orders.*.paid"), Some("orders.*.sent"), Some("refunds.>"), None, Some("orders.42.*"), Some("orders.#")];
+const PATTERNS: [Option<&str>; 7] = [
+    Some("orders.*.paid"),
+    Some("orders.*.sent"),
+    Some("refunds.>"),
+    None,
+    Some("orders.42.*"),
+    Some("orders.#"),
+    None,
+];
 
 /// Takes the subjects that match its pattern, and writes its number with the id.
 pub(super) struct Routed<W, const N: usize>(PhantomData<fn() -> W>);
 
 impl<W: World, const N: usize> Handler for Routed<W, N> {
-    const NAME: &'static str = ["paid", "sent", "refunds", "others", "one", "odd"][N];
+    const NAME: &'static str = ["paid", "sent", "refunds", "others", "one", "odd", "renamed"][N];
+    const FORMERLY: &'static [&'static str] = if N == 6 { &[""] } else { &[] };
     const EVENT: Option<&'static str> = PATTERNS[N];
 
     type Params = (State<Desk>, Delivery);

@@ -26,7 +26,7 @@ pub(super) struct Settings {
     pub(super) both: bool,
     pub(super) order: DeliveryOrder,
     pub(super) linger: Duration,
-    pub(super) undeliverable_limit: Option<(usize, usize)>,
+    pub(super) undeliverable_limit: (usize, usize),
     pub(super) backlog: Option<u64>,
     pub(super) relay_patience: Duration,
     /// Receives the health of the worker.
@@ -65,7 +65,7 @@ impl Default for Settings {
             both: false,
             order: DeliveryOrder::None,
             linger: Duration::ZERO,
-            undeliverable_limit: Some((50, 100)),
+            undeliverable_limit: (50, 100),
             backlog: None,
             relay_patience: Duration::from_secs(60),
             health: None,

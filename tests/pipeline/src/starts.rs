@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{InboxRows, RowKind, RowResult, StoreError, TakeLimit};
+use idem_core::store::{FetchFor, FetchLimit, InboxRows, RowKind, RowResult, StoreError};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -21,17 +21,17 @@ fn no_answer() -> Do {
     Do::Fail(StoreError::ConnectionLost("no answer".into()))
 }
 
-/// The start may be counted, and is charged if the process ends before the row is found. So nothing that could end it
+/// The start may be counted, and stays so if the process ends before the row is found. So nothing that could end it
 /// starts before.
 pub async fn an_orphan_whose_fetch_has_no_answer_is_isolated_until_it_is_found<W: World>(world: W) {
     let line = Line::new(world).await;
     orphan_for(&line, 2, Duration::ZERO).await;
     let (searched, open) = (watch::Sender::new(false), watch::Sender::new(false));
-    let (told, gate, taken) = (searched.clone(), open.subscribe(), AtomicBool::new(false));
+    let (signal, gate, fetched) = (searched.clone(), open.subscribe(), AtomicBool::new(false));
     let hook = move |method: &'static str, _: &[u8]| match method {
-        "row_is_taken" if !taken.swap(true, SeqCst) => no_answer(),
+        "row_is_fetched" if !fetched.swap(true, SeqCst) => no_answer(),
         "rows_by_token" => {
-            told.send_replace(true);
+            signal.send_replace(true);
             Do::Wait(gate.clone())
         }
         _ => Do::Work,
@@ -48,16 +48,16 @@ pub async fn an_orphan_whose_fetch_has_no_answer_is_isolated_until_it_is_found<W
     assert_eq!((line.effects("orphan").await, line.effects("neighbour").await), (1, 1));
 }
 
-/// A worker was paused beyond the lease of a row, and another process has taken it. A start that stays counted would
+/// A worker was paused beyond the lease of a row, and another process has fetched it. A start that stays counted would
 /// bring the message nearer to its end, and a second refund would take the start of another run.
 pub async fn a_start_whose_lease_was_lost_is_refunded_once<W: World>(world: W) {
     let (line, hour) = (Line::new(world).await, Duration::from_secs(3600));
     let handler = schedule(&line, "billing", Order::ok("a")).await;
-    let (taken, open, refunds) = (watch::Sender::new(false), watch::Sender::new(false), watch::Sender::new(0));
-    let (told, gate, tried) = (taken.clone(), open.subscribe(), refunds.clone());
+    let (fetched, open, refunds) = (watch::Sender::new(false), watch::Sender::new(false), watch::Sender::new(0));
+    let (signal, gate, tried) = (fetched.clone(), open.subscribe(), refunds.clone());
     let hook = move |method: &'static str, _: &[u8]| match method {
-        "row_is_taken" => {
-            told.send_replace(true);
+        "row_is_fetched" => {
+            signal.send_replace(true);
             Do::Wait(gate.clone())
         }
         "refund_start" => {
@@ -68,30 +68,30 @@ pub async fn a_start_whose_lease_was_lost_is_refunded_once<W: World>(world: W) {
         _ => Do::Work,
     };
     let worker = line.start_over(hook, Settings::default());
-    soon(taken.subscribe().wait_for(|taken| *taken)).await.unwrap();
+    soon(fetched.subscribe().wait_for(|fetched| *fetched)).await.unwrap();
     let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
     line.world.run(&format!("UPDATE {table} SET {due}")).await;
-    let (handlers, limit) = ([handler], TakeLimit::rows(1));
-    let taken_again = line.store.take(&handlers, RowKind::Orphan, limit, Uuid::new_v4(), hour).await.unwrap().remove(0);
+    let (handlers, limit) = ([FetchFor::new(handler, hour)], FetchLimit::rows(RowKind::Orphan, 1));
+    let fetched_again = line.store.fetch(&handlers, limit, Uuid::new_v4()).await.unwrap().rows.remove(0);
     open.send_replace(true);
     until(async || line.scheduled().await[0].crash_count <= 1).await;
-    assert!(line.store.record_result(&taken_again, &RowResult::GivenBack { due: Duration::ZERO }).await.unwrap());
+    assert!(line.store.record_result(&fetched_again, &RowResult::Snoozed { due: Duration::ZERO }).await.unwrap());
     assert_eq!(line.outcomes(1).await, ["processed"]);
     worker.stop().await;
     assert_eq!((line.effects("a").await, *refunds.borrow()), (1, 1));
 }
 
-/// Its run has lost the connection, and another process has taken the row since, and made a dead letter of it. Only a
+/// Its run has lost the connection, and another process has fetched the row since, and made a dead letter of it. Only a
 /// claim with a date says that it was committed.
 pub async fn a_row_that_has_died_elsewhere_is_not_reported_as_processed<W: World>(world: W) {
     let (line, hour) = (Line::new(world).await, Duration::from_secs(3600));
     let handler = schedule(&line, "billing", Order::new("a", &[Act::Fail])).await;
     let (broke, open) = (watch::Sender::new(false), watch::Sender::new(false));
-    let (told, gate, lost) = (broke.clone(), open.subscribe(), AtomicBool::new(false));
+    let (signal, gate, lost) = (broke.clone(), open.subscribe(), AtomicBool::new(false));
     let hook = move |method: &'static str, _: &[u8]| match method {
         "rollback" if !lost.swap(true, SeqCst) => no_answer(),
         "record_result" => {
-            told.send_replace(true);
+            signal.send_replace(true);
             Do::Wait(gate.clone())
         }
         _ => Do::Work,
@@ -100,10 +100,10 @@ pub async fn a_row_that_has_died_elsewhere_is_not_reported_as_processed<W: World
     soon(broke.subscribe().wait_for(|broke| *broke)).await.unwrap();
     let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
     line.world.run(&format!("UPDATE {table} SET {due}")).await;
-    let (handlers, limit) = ([handler], TakeLimit::rows(1));
-    let taken = line.store.take(&handlers, RowKind::Orphan, limit, Uuid::new_v4(), hour).await.unwrap().remove(0);
+    let (handlers, limit) = ([FetchFor::new(handler, hour)], FetchLimit::rows(RowKind::Orphan, 1));
+    let fetched = line.store.fetch(&handlers, limit, Uuid::new_v4()).await.unwrap().rows.remove(0);
     let dead = RowResult::Failed { next: Err(Reason::Permanent), error: "it has failed elsewhere".to_owned() };
-    assert!(line.store.record_result(&taken, &dead).await.unwrap());
+    assert!(line.store.record_result(&fetched, &dead).await.unwrap());
     open.send_replace(true);
     worker.stop().await;
     assert!(line.reports().is_empty(), "{:?}", line.reports());

@@ -1,4 +1,4 @@
-//! Messages that run together in one transaction.
+//! Messages that run together in one transaction, and batch handlers, which take them all at once.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ pub async fn a_failure_in_a_batch_costs_one_more_round<W: World>(world: W) {
     }
 }
 
-/// If the failing message is unknown, the batch is halved until it is alone; no other message is charged.
+/// If the failing message is unknown, the batch is halved until it is alone; no attempt of another message is recorded.
 async fn one_swallows<W: World>(world: W, place: usize) {
     let Some(line) = Line::new_if(W::FEATURES.errors_abort, world).await else { return };
     let mut orders = numbers(9);
@@ -108,17 +108,17 @@ async fn one_swallows<W: World>(world: W, place: usize) {
 }
 
 /// The first statement of the message after it fails.
-pub async fn nobody_is_charged_for_an_error_that_was_swallowed_before<W: World>(world: W) {
+pub async fn no_attempt_is_recorded_for_an_error_that_was_swallowed_before<W: World>(world: W) {
     one_swallows(world, 4).await;
 }
 
 /// No message follows it, so only the commit fails.
-pub async fn nobody_is_charged_for_an_error_that_was_swallowed_at_the_end<W: World>(world: W) {
+pub async fn no_attempt_is_recorded_for_an_error_that_was_swallowed_at_the_end<W: World>(world: W) {
     one_swallows(world, 9).await;
 }
 
 /// A handler that runs ROLLBACK undoes the claims of all. Its message becomes dead; each of the others, before or after
-/// it, has one effect and is not charged.
+/// it, has one effect and no recorded attempt.
 async fn one_rolls_back<W: World>(world: W, act: Act, place: usize) {
     let line = Line::new(world).await;
     let mut orders = numbers(6);
@@ -200,7 +200,7 @@ pub async fn copies_and_conflicts_in_a_batch_are_known<W: World>(world: W) {
     each_has_one_effect(&line, &[Order::ok("a"), Order::ok("b")]).await;
 }
 
-/// Batches whose handlers write the same rows in different orders deadlock. No message is charged, and all are
+/// Batches whose handlers write the same rows in different orders deadlock. No attempt is recorded, and all are
 /// processed.
 pub async fn batches_that_deadlock_get_through<W: World>(world: W) {
     let Some(line) = Line::new_if(W::FEATURES.concurrent, world).await else { return };
@@ -225,7 +225,7 @@ pub async fn a_crash_of_a_batch_loses_and_doubles_nothing<W: World>(world: W) {
         let id = |n: usize| format!("{round} {}", n % 20);
         (0..25).for_each(|n| trial.publish(&order(Order::ok(&id(n)))));
         let process = trial.start(Some(*point), 1).unwrap();
-        soon(process.fate.sealed()).await;
+        soon(process.crash_plan.sealed()).await;
         drop(process);
         trial.run().await.unwrap();
         for n in 0..20 {
@@ -269,4 +269,123 @@ pub async fn a_race_that_a_handler_loses_by_itself_costs_one_more_round<W: World
     for order in numbers(12) {
         assert!(line.desk.runs(&order.id) <= 2, "{} ran {} times", order.id, line.desk.runs(&order.id));
     }
+}
+
+/// The batch handler is called once for the whole batch, then for halves of it until the one that rolls back is alone.
+pub async fn a_rollback_in_a_batch_handler_harms_no_other_message<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = blocked(&line).await;
+    let mut orders = numbers(6);
+    orders.insert(2, Order::new("culprit", &[Act::RollbackWrite]));
+    orders.iter().for_each(|order| line.publish_batched(order.clone()));
+    let_go(&line, 7).await;
+    let outcomes = ends(&line, worker, 7).await;
+    assert_eq!((outcomes[0].as_str(), outcomes[1].as_str()), ("dead: rolled back by its handler", "processed"));
+    assert_eq!((line.effects("culprit").await, line.one_dead().await.attempts), (0, 1));
+    each_has_one_effect(&line, &numbers(6)).await;
+}
+
+/// Likewise for COMMIT, whether the handler looks at its result or writes behind it.
+pub async fn a_commit_in_a_batch_handler_harms_no_other_message<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = blocked(&line).await;
+    let mut orders = numbers(6);
+    orders.insert(2, Order::new("commits", &[Act::CommitFail]));
+    orders.insert(5, Order::new("writes", &[Act::CommitWrite]));
+    orders.iter().for_each(|order| line.publish_batched(order.clone()));
+    let_go(&line, 8).await;
+    let outcomes = ends(&line, worker, 8).await;
+    assert_eq!(outcomes[..2], ["dead: committed by its handler", "dead: committed by its handler"]);
+    assert!(outcomes[2..].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
+    // Each was committed by the run that was its own, where COMMIT is not refused.
+    for culprit in ["commits", "writes"] {
+        assert_eq!(line.effects(culprit).await, i64::from(!W::FEATURES.refuses_commit), "{culprit}");
+    }
+    assert_eq!(line.effects("behind its COMMIT").await, 0);
+    each_has_one_effect(&line, &numbers(6)).await;
+}
+
+/// A batch handler is called once with the new messages, and never with copies or duplicates.
+pub async fn a_batch_handler_gets_what_is_new<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish_batched(Order::ok("known"));
+    line.run(1).await;
+    let worker = blocked(&line).await;
+    for id in ["a", "known", "b", "a", "c"] {
+        line.publish_batched(Order::ok(id));
+    }
+    let_go(&line, 6).await;
+    let outcomes = ends(&line, worker, 6).await;
+    assert_eq!(outcomes[..3], ["duplicate", "duplicate", "processed"]);
+    let mut calls = line.desk.log();
+    calls.sort();
+    assert_eq!(calls, ["a b c", "after", "before", "known"]);
+    each_has_one_effect(&line, &["known", "a", "b", "c"].map(Order::ok)).await;
+}
+
+/// An error of a batch handler names no message, so the batch is halved until the failing one is alone.
+pub async fn a_batch_handler_that_fails_gets_halves_until_the_bad_one_is_alone<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = blocked(&line).await;
+    let mut orders = numbers(7);
+    orders.insert(3, Order::new("bad", &[Act::Permanent]));
+    orders.iter().for_each(|order| line.publish_batched(order.clone()));
+    let_go(&line, 8).await;
+    let outcomes = ends(&line, worker, 8).await;
+    assert_eq!((outcomes[0].as_str(), outcomes[1].as_str()), ("dead: permanent", "processed"));
+    assert_eq!((line.one_dead().await.attempts, line.effects("bad").await), (1, 0));
+    each_has_one_effect(&line, &numbers(7)).await;
+}
+
+const BATCHED: usize = 16;
+
+/// A deferred trigger reports a lost race each time. That says nothing about other batches: these are as large as
+/// before.
+pub async fn a_race_that_is_lost_at_the_commit_by_itself_keeps_batches_concurrent<W: World>(world: W) {
+    if W::FEATURES.lost_race.is_some() {
+        assert_eq!(calls_after(world, "40001").await, 1);
+    }
+}
+
+/// A deadlock needs another transaction, also at the commit: batches are smaller for a while.
+pub async fn a_deadlock_at_the_commit_runs_batches_one_at_a_time<W: World>(world: W) {
+    if W::FEATURES.lost_race.is_some() {
+        assert!(calls_after(world, "40P01").await > 1);
+    }
+}
+
+/// A message fails at each commit with this SQLSTATE, in a batch and alone. Returns in how many calls a batch handler
+/// then gets as many messages as fit into one batch.
+async fn calls_after<W: World>(world: W, code: &str) -> usize {
+    let line = Line::new(world).await;
+    let (lose, effects) = (line.world.name("lose"), line.world.name("effects"));
+    let trigger = format!(
+        "CREATE FUNCTION {lose}() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '{code}'; END $$;
+         CREATE CONSTRAINT TRIGGER lose AFTER INSERT ON {effects} DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW WHEN (NEW.name = 'loses') EXECUTE FUNCTION {lose}()"
+    );
+    line.world.run(&trigger).await;
+    let mut orders = numbers(8);
+    orders.insert(4, Order::ok("loses"));
+    let worker = taken_together(&line, &orders).await;
+    // Besides those of `before` and `after`: eight processed, four failures and a dead letter.
+    let outcomes = line.outcomes(2 + 8 + 5).await;
+    assert_eq!(outcomes.iter().filter(|outcome| *outcome == "processed").count(), 10, "{outcomes:?}");
+    assert_eq!(line.one_dead().await.attempts, 5);
+
+    line.desk.go.send_replace(false);
+    line.publish(Order::new("blocks", &[Act::Wait]));
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 2)).await.unwrap();
+    let ids: Vec<String> = (0..BATCHED).map(|n| format!("batched {n}")).collect();
+    ids.iter().for_each(|id| line.publish_batched(Order::ok(id)));
+    // The worker takes deliveries one by one, so it holds all those before the last one handed out.
+    line.publish(Order::ok("last"));
+    soon(line.queue.delivered(11 + 2 + BATCHED)).await;
+    line.desk.go.send_replace(true);
+    line.outcomes(15 + 2 + BATCHED).await;
+    worker.stop().await;
+    let calls: Vec<String> = line.desk.log().into_iter().filter(|call| call.starts_with("batched ")).collect();
+    assert_eq!(calls.join(" ").split(' ').count(), 2 * BATCHED);
+    calls.len()
 }

@@ -67,8 +67,8 @@ impl Codec<Order> for CountedJson {
     }
 }
 
-/// All other messages are processed meanwhile. Those that need the registry are held, uncharged, and processed when it
-/// is back.
+/// All other messages are processed meanwhile. Those that need the registry are parked, with no attempt recorded, and processed
+/// when it is back.
 pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: World>(world: W) {
     let line = Line::new(world).await;
     let registry = Registry::default();
@@ -96,7 +96,7 @@ pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: Worl
 }
 
 /// A new worker knows no schema, and the inbox already has rows.
-pub async fn a_row_is_not_charged_while_its_registry_is_away<W: World>(world: W) {
+pub async fn a_row_records_no_attempt_while_its_registry_is_away<W: World>(world: W) {
     let line = Line::new(world).await;
     rows(&line, "v1", &["a"]).await;
     let registry = Registry::default();
@@ -125,8 +125,8 @@ pub async fn a_row_runs_as_soon_as_its_codec_is_prepared<W: World>(world: W) {
     assert_eq!(line.effects("a").await, 1);
 }
 
-/// No process takes it meanwhile. It may wait for hours, and processes are replaced meanwhile.
-pub async fn a_row_that_waits_for_its_codec_is_not_charged_when_its_process_ends<W: World>(world: W) {
+/// No process fetches it meanwhile. It may wait for hours, and processes are replaced meanwhile.
+pub async fn a_row_that_waits_for_its_codec_counts_no_start_when_its_process_ends<W: World>(world: W) {
     let line = Line::new(world).await;
     let (orders, _) = handlers(&line).await;
     schedule_delivery(&line, orders, "a", of_schema_v1("a")).await;
@@ -145,8 +145,8 @@ pub async fn a_row_that_waits_for_its_codec_is_not_charged_when_its_process_ends
     worker.stop().await;
 }
 
-/// Waiting for a registry is no reason to charge it: that its codec has to prepare is found in isolation.
-pub async fn an_orphan_whose_registry_is_away_is_not_charged<W: World>(world: W) {
+/// Waiting for a registry is no reason to count a start: that its codec has to prepare is found in isolation.
+pub async fn an_orphan_whose_registry_is_away_counts_no_start<W: World>(world: W) {
     let line = Line::new(world).await;
     let (orders, _) = handlers(&line).await;
     schedule_delivery(&line, orders, "orphan", of_schema_v1("orphan")).await;

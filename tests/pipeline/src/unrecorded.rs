@@ -85,11 +85,11 @@ pub async fn a_dead_letter_of_a_row_that_is_refused_costs_no_slot<W: World>(worl
 pub async fn a_dead_letter_that_was_discarded_is_not_written_again<W: World>(world: W) {
     let Some(line) = Line::new_if(!W::FEATURES.refuses_commit, world).await else { return };
     let (again, open) = (watch::Sender::new(false), watch::Sender::new(false));
-    let (told, gate) = (again.clone(), open.subscribe());
+    let (signal, gate) = (again.clone(), open.subscribe());
     let (writes, answers) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let hook = move |method: &'static str, _: &[u8]| match method {
         "reopen" if writes.fetch_add(1, SeqCst) > 0 => {
-            told.send_replace(true);
+            signal.send_replace(true);
             Do::Wait(gate.clone())
         }
         "committed" if writes.load(SeqCst) == 1 && answers.fetch_add(1, SeqCst) == 0 => {
@@ -113,10 +113,10 @@ pub async fn a_dead_letter_that_was_discarded_is_not_written_again<W: World>(wor
 pub async fn a_dead_letter_is_written_although_the_claim_of_its_handler_is_gone<W: World>(world: W) {
     let Some(line) = Line::new_if(!W::FEATURES.refuses_commit, world).await else { return };
     let (begun, open) = (watch::Sender::new(false), watch::Sender::new(false));
-    let (told, gate) = (begun.clone(), open.subscribe());
+    let (signal, gate) = (begun.clone(), open.subscribe());
     let hook = move |method: &'static str, _: &[u8]| match method {
         "reopen" => {
-            told.send_replace(true);
+            signal.send_replace(true);
             Do::Wait(gate.clone())
         }
         _ => Do::Work,
@@ -151,7 +151,7 @@ pub async fn a_failure_that_is_not_recorded_yet_runs_in_no_batch<W: World>(world
     assert_eq!(line.desk.runs("a") + line.desk.runs("b"), 3);
 }
 
-/// A row has failed, and its failure cannot be recorded. It is given back, and waits longer each time. Its handler does
+/// A row has failed, and its failure cannot be recorded. It is snoozed, and waits longer each time. Its handler does
 /// not run again before the failure is recorded.
 pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W) {
     // Otherwise there is no statement that adds a constraint.
@@ -171,14 +171,14 @@ pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W
     };
     let worker = line.start_over(hook, Settings::default());
     processed(&line, &["x", "y", "z"]).await;
-    // In each round the record of the failure is refused, and the row given back.
+    // In each round the record of the failure is rejected, and the row snoozed.
     for row in &records {
         soon(row.subscribe().wait_for(|records| *records > 4)).await.unwrap();
     }
     let scheduled = line.scheduled().await;
     assert!(scheduled.iter().all(|row| row.attempts == 0 && row.lost_connections == 0), "{scheduled:?}");
     let runs = ["bad 1", "bad 2"].map(|id| line.desk.runs(id));
-    // In a batch it has run once more, uncharged.
+    // In a batch it has run once more, with no attempt recorded.
     let most = if line.world.batch() > 1 { 2 } else { 1 };
     assert!(runs.iter().all(|runs| *runs <= most), "{runs:?}");
     line.world.run(&format!("ALTER TABLE {table} DROP CONSTRAINT untried")).await;

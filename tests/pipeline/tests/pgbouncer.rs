@@ -37,7 +37,7 @@ mod pipeline {
 }
 
 #[tokio::test]
-async fn a_pooler_that_was_not_declared_is_refused_with_the_cure() {
+async fn a_pooler_that_was_not_declared_is_refused_with_the_remedy() {
     let Some(world) = <PgBouncerWorld>::make().await else { return };
     let refused = Postgres::connect(world.url()).await.unwrap_err().to_string();
     assert!(refused.contains(".pgbouncer()") && !refused.contains("secret"), "{refused}");
@@ -45,7 +45,7 @@ async fn a_pooler_that_was_not_declared_is_refused_with_the_cure() {
 
 /// Without the option, a statement that a session has prepared is missing in another one, or there already.
 #[tokio::test]
-async fn a_pooler_that_ignores_the_settings_of_a_login_is_refused_with_the_cure() {
+async fn a_pooler_that_ignores_the_settings_of_a_login_is_refused_with_the_remedy() {
     let Some(world) = PgBouncerWorld::<true>::undetected().await else { return };
     let refused = world.undeclared(Setup::default()).connect().await.unwrap_err().to_string();
     assert!(refused.contains(".pgbouncer()"), "{refused}");
@@ -77,7 +77,7 @@ mod batch {
         idem_pipeline::__suite! { idem_pipeline::Mode::<crate::world::PgBouncerWorld>::in_batches();
             a_rollback_in_a_batch_harms_no_other_message
             a_rollback_and_begin_in_a_batch_harms_no_other_message
-            nobody_is_charged_for_an_error_that_was_swallowed_before
+            no_attempt_is_recorded_for_an_error_that_was_swallowed_before
             a_commit_harms_no_other_message
             a_commit_that_is_not_looked_at_harms_no_other_message
             a_write_behind_a_commit_never_exists
@@ -101,7 +101,7 @@ mod batch {
         idem_pipeline::__suite! { idem_pipeline::Mode::<crate::world::PgBouncerWorld<true>>::in_batches();
             a_rollback_in_a_batch_harms_no_other_message
             a_rollback_and_begin_in_a_batch_harms_no_other_message
-            nobody_is_charged_for_an_error_that_was_swallowed_before
+            no_attempt_is_recorded_for_an_error_that_was_swallowed_before
             a_write_behind_a_rollback_runs_at_most_twice
             a_write_behind_a_rollback_at_the_end_runs_at_most_twice
             a_write_and_an_error_behind_a_rollback_run_at_most_twice

@@ -237,7 +237,7 @@ mod connections {
         ] {
             assert!(text.contains(part), "{part:?} is not in {text}");
         }
-        assert_eq!(text.matches("so messages wait for connections").count(), 1, "once, with the sum of all: {text}");
+        assert_eq!(text.matches("so messages wait for connections").count(), 3, "each, with the sum of all: {text}");
         assert!(!text.contains("WARN") && !text.contains("ERROR"), "{text}");
         drop_schema(&url, &schema).await;
     }
@@ -254,7 +254,7 @@ mod connections {
         let worker = tokio::spawn(worker);
 
         let mut looks = PgConnection::connect(&url).await.unwrap();
-        // Another process takes a row whose lease is over, unless a run has locked it.
+        // Another process fetches a row whose lease is over, unless a run has locked it.
         let over = format!(
             "SELECT count(*) FROM (SELECT FROM {schema}.inbox_messages WHERE locked_until < now() \
              FOR UPDATE SKIP LOCKED) over"

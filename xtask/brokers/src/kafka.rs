@@ -11,7 +11,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::Message;
-use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord};
+use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use crate::{Broker, WINDOW};
@@ -55,14 +55,16 @@ impl Kafka {
 
     async fn publish_by(&self, partition: impl Fn() -> i32, payloads: &[Vec<u8>]) -> Result<()> {
         for window in payloads.chunks(WINDOW) {
-            confirmed(window.iter().map(|payload| self.send(partition(), payload)).collect::<Result<_>>()?).await?;
+            let mut acks = Vec::with_capacity(window.len());
+            for payload in window {
+                let record = FutureRecord::<(), _>::to(&self.topic).partition(partition()).payload(payload);
+                acks.push(self.producer.send_result(record).map_err(|(error, _)| error)?);
+            }
+            for ack in acks {
+                ack.await.context("the producer ended")?.map_err(|(error, _)| error)?;
+            }
         }
         Ok(())
-    }
-
-    fn send(&self, partition: i32, payload: &[u8]) -> Result<DeliveryFuture> {
-        let record = FutureRecord::<(), _>::to(&self.topic).partition(partition).payload(payload);
-        Ok(self.producer.send_result(record).map_err(|(error, _)| error)?)
     }
 }
 
@@ -88,19 +90,13 @@ fn read(reader: &BaseConsumer, topic: &str, partitions: i32) -> Result<Vec<Vec<u
     Ok(recorded)
 }
 
-async fn confirmed(acks: Vec<DeliveryFuture>) -> Result<()> {
-    for ack in acks {
-        ack.await.context("the producer ended")?.map_err(|(error, _)| error)?;
-    }
-    Ok(())
-}
-
 impl Broker for Kafka {
     type Source = idem::kafka::Topic;
     type Sink = idem::kafka::Producer;
 
     const NAME: &'static str = "kafka";
     const VARIABLE: &'static str = "KAFKA_BROKERS";
+    const START: fn() -> Result<idem_services::Instance> = idem_services::Kafka::start;
 
     async fn connect(address: &str, name: &str) -> Result<Self> {
         let mut config = ClientConfig::new();

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::Result;
 use idem::Source;
 use idem::adapter::Sink;
+use idem_services::Instance;
 
 pub use kafka::Kafka;
 pub use nats::Nats;
@@ -39,6 +40,9 @@ pub trait Broker: Sized + Send + Sync + 'static {
 
     /// The environment variable that holds the server's address.
     const VARIABLE: &'static str;
+
+    /// Starts a private server. Blocks.
+    const START: fn() -> Result<Instance>;
 
     /// How many messages a first worker stores before it runs others directly: Kafka does not mark redeliveries.
     const WARM_UP: usize = 0;

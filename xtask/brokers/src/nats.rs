@@ -24,6 +24,7 @@ impl Broker for Nats {
 
     const NAME: &'static str = "nats";
     const VARIABLE: &'static str = "NATS_URL";
+    const START: fn() -> Result<idem_services::Instance> = idem_services::Nats::start;
 
     async fn connect(address: &str, name: &str) -> Result<Self> {
         let mut context = jetstream::new(async_nats::connect(address).await.context("cannot connect to NATS")?);

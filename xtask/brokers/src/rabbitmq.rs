@@ -10,7 +10,7 @@ use lapin::options::{
 };
 
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ExchangeKind};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ExchangeKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -80,6 +80,7 @@ impl Broker for RabbitMq {
 
     const NAME: &'static str = "rabbitmq";
     const VARIABLE: &'static str = "AMQP_URL";
+    const START: fn() -> Result<idem_services::Instance> = idem_services::RabbitMq::start;
 
     async fn connect(address: &str, name: &str) -> Result<Self> {
         let connect = Connection::connect(address, ConnectionProperties::default());
@@ -134,7 +135,8 @@ impl Broker for RabbitMq {
                 confirms.push(self.channel.basic_publish("".into(), queue, options, payload, properties).await?);
             }
             for confirm in confirms {
-                accepted(confirm.await?)?;
+                let confirm = confirm.await?;
+                ensure!(confirm.is_ack() && confirm.take_message().is_none(), "RabbitMQ refused a message");
             }
         }
         Ok(())
@@ -171,11 +173,6 @@ impl Broker for RabbitMq {
     async fn recording_sink(address: &str, name: &str) -> Result<Self::Sink> {
         Ok(idem::RabbitMq::connect(address).await?.exchange(name))
     }
-}
-
-fn accepted(confirm: Confirmation) -> Result<()> {
-    ensure!(confirm.is_ack() && confirm.take_message().is_none(), "RabbitMQ refused a message");
-    Ok(())
 }
 
 /// Reads the major version of the server from its first frame, which lapin does not expose.

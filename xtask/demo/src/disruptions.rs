@@ -7,8 +7,7 @@ use fastrand::Rng;
 use sqlx::{Connection, PgConnection};
 
 use crate::journal::Sum;
-use crate::processes::Processes;
-use crate::servers::Servers;
+use crate::processes::{Processes, Servers};
 
 /// Longer than a process needs to end itself once it has taken the signal.
 const TAKEN: Duration = Duration::from_secs(10);

@@ -12,8 +12,7 @@ use idem_brokers::Broker;
 use crate::disruptions::{Disruptions, Event};
 use crate::journal::Sum;
 use crate::plan::Plan;
-use crate::processes::Processes;
-use crate::servers::Servers;
+use crate::processes::{Processes, Servers};
 use crate::tables::{Progress, Tables};
 
 /// The share of the events that is held back as long as something is still to be done to the processes: one of this many.
@@ -191,7 +190,5 @@ async fn patiently<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> Res
 
 /// Returns the directory to which the processes of a run with this name write.
 pub(crate) fn directory(name: &str) -> PathBuf {
-    let demo = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let root = demo.ancestors().nth(2).map(PathBuf::from).unwrap_or(demo);
-    root.join("target").join("demo").join(name.replace(' ', "-"))
+    idem_services::root().join("target/demo").join(name.replace(' ', "-"))
 }

@@ -3,36 +3,30 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `campaign` | the runs of a command, one line each |
+//! | `campaign` | the runs of a command, one line each; how much there is to do, and how workers consume |
 //! | `harness` | a run: publishes, kills, breaks, and waits until all is settled |
 //! | `disruptions` | all that is done to processes and servers, and when |
-//! | `processes`, `servers` | the processes and the servers |
+//! | `processes` | the processes and the servers |
 //! | `hold` | signals to the processes: keep work in hand, end between commit and ack |
 //! | `journal` | the journal of a process, which survives a kill |
 //! | `worker`, `watched` | the process that is killed; its instrumented source or sink, with the failpoint |
-//! | `mode` | how much there is to do, and how workers consume |
-//! | `plan`, `fate` | the messages; what a handler does with one, and the required outcome |
-//! | `handler`, `careless` | the handlers: ordinary and careless actions, and what they write |
-//! | `run`, `tables`, `verdict`, `ledger` | a run of workers; queries of the database; the outcome of each message; the totals |
+//! | `plan` | the messages; what a handler does with one, and the required outcome |
+//! | `handler` | the handlers: ordinary and careless actions, and what they write |
+//! | `run`, `tables`, `verdict` | a run of workers and its totals; queries of the database; the outcome of each message |
 //! | `relay` | the run of the outbox |
 //! | `external` | the run of external calls |
 
 mod campaign;
-mod careless;
 mod disruptions;
 mod external;
-mod fate;
 mod handler;
 mod harness;
 mod hold;
 mod journal;
-mod ledger;
-mod mode;
 mod plan;
 mod processes;
 mod relay;
 mod run;
-mod servers;
 mod tables;
 mod verdict;
 mod watched;
@@ -46,8 +40,7 @@ use anyhow::Result;
 use clap::Parser;
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 
-use crate::campaign::{BROKERS, Run, play};
-use crate::mode::{Load, Mode};
+use crate::campaign::{BROKERS, Load, Mode, Run, play};
 use crate::worker::Role;
 
 /// Workers that are killed, and a ledger of what became of each message.

@@ -1,10 +1,8 @@
 //! The outcome of each message, and whether it is the required one.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 
-use crate::fate::{COMMITTED, CONFLICT, End};
-use crate::plan::{Order, Plan};
+use crate::plan::{COMMITTED, CONFLICT, End, Order, Plan};
 use crate::tables::InboxRow;
 
 /// The contents of the database at the end.
@@ -25,26 +23,8 @@ pub(crate) struct Verdict {
     /// Messages whose handler ran COMMIT in a process that was killed before it could record that. idem documents this
     /// limit.
     pub(crate) unwritten: u64,
-    /// One text for each message with a wrong outcome, the worst first.
-    pub(crate) wrong: Vec<(Wrong, String)>,
-}
-
-/// The kind of a wrong outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wrong {
-    Lost,
-    Doubled,
-    Otherwise,
-}
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lost => "LOST",
-            Self::Doubled => "DOUBLED",
-            Self::Otherwise => "not as planned",
-        })
-    }
+    /// One text for each message with a wrong outcome, those first that are doubled or lost.
+    pub(crate) wrong: Vec<String>,
 }
 
 impl Verdict {
@@ -65,7 +45,7 @@ impl Verdict {
     fn one(&mut self, order: &Order, died_with: impl Fn(u64) -> bool, found: &Found) {
         let (effects, rows) = (found.effects(order), found.rows(order));
         let reasons: Vec<&str> = rows.iter().map(|row| row.reason.as_deref().unwrap_or("waits")).collect();
-        match (order.fate.end(), effects, reasons.as_slice()) {
+        match (order.behaviour.end(), effects, reasons.as_slice()) {
             (End::Effect, 1, []) => {}
             (End::Dead(reason), 0, [only]) if *only == reason => *self.dead.entry(reason.to_owned()).or_default() += 1,
             (End::Committed, 0 | 1, [COMMITTED]) => *self.dead.entry(COMMITTED.to_owned()).or_default() += 1,
@@ -98,9 +78,9 @@ impl Verdict {
         self.lost += lost;
         self.doubled += doubled;
         let kind = match (lost, doubled) {
-            (0, 0) => Wrong::Otherwise,
-            (0, _) => Wrong::Doubled,
-            _ => Wrong::Lost,
+            (0, 0) => "not as planned",
+            (0, _) => "DOUBLED",
+            _ => "LOST",
         };
         for order in orders {
             let claim = match found.claims.get(&order.key) {
@@ -108,12 +88,13 @@ impl Verdict {
                 Some(false) => "null claim",
                 None => "no claim",
             };
-            let Order { id, key, fate, .. } = order;
+            let Order { id, key, behaviour, .. } = order;
             let effects = found.effects(order);
             let rows: Vec<&str> = found.rows(order).iter().map(|row| row.text.as_str()).collect();
             let rows = rows.join("; ");
-            let text = format!("message {id}, key {key:?}, {fate:?}: {effects} effects, {claim}; [{rows}]");
-            self.wrong.push((kind, text));
+            self.wrong.push(format!(
+                "{kind}: message {id}, key {key:?}, {behaviour:?}: {effects} effects, {claim}; [{rows}]"
+            ));
         }
     }
 }
@@ -133,7 +114,7 @@ mod tests {
     use fastrand::Rng;
 
     use super::*;
-    use crate::fate::Fate;
+    use crate::plan::Behaviour;
 
     /// Returns messages that all have the required outcome.
     fn sound() -> (Plan, Found) {
@@ -141,7 +122,7 @@ mod tests {
         let mut found = Found { effects: HashMap::new(), inbox: HashMap::new(), claims: HashMap::new() };
         for orders in plan.by_key().values() {
             for (place, order) in orders.iter().enumerate() {
-                match (place, order.fate.end()) {
+                match (place, order.behaviour.end()) {
                     (0, End::Effect) => effect(&mut found, order.id),
                     (0, End::Dead(reason)) => dead(&mut found, order.id, reason),
                     (0, End::Committed) => dead(&mut found, order.id, COMMITTED),
@@ -161,8 +142,8 @@ mod tests {
         found.inbox.entry(id).or_default().push(row);
     }
 
-    fn first(plan: &Plan, fate: Fate) -> u64 {
-        plan.orders.iter().find(|order| order.fate == fate).map_or(0, |order| order.id)
+    fn first(plan: &Plan, behaviour: Behaviour) -> u64 {
+        plan.orders.iter().find(|order| order.behaviour == behaviour).map_or(0, |order| order.id)
     }
 
     /// Returns how many messages are lost, doubled and wrong after `what` has changed sound data.
@@ -176,29 +157,30 @@ mod tests {
     #[test]
     fn a_required_outcome_is_not_wrong() {
         assert_eq!(after(|_, _| {}), (0, 0, 0));
-        assert_eq!(after(|plan, found| effect(found, first(plan, Fate::Commit))), (0, 0, 0));
+        assert_eq!(after(|plan, found| effect(found, first(plan, Behaviour::Commit))), (0, 0, 0));
     }
 
     #[test]
     fn a_message_without_a_trace_is_lost() {
-        let lost = after(|plan, found| _ = found.inbox.remove(&first(plan, Fate::Poison)));
+        let lost = after(|plan, found| _ = found.inbox.remove(&first(plan, Behaviour::Poison)));
         assert_eq!(lost, (1, 0, 1));
-        assert_eq!(after(|plan, found| _ = found.effects.remove(&first(plan, Fate::Flaky))), (1, 0, 1));
+        assert_eq!(after(|plan, found| _ = found.effects.remove(&first(plan, Behaviour::Flaky))), (1, 0, 1));
     }
 
     #[test]
     fn a_second_effect_and_an_effect_of_a_dead_one_are_doubled() {
-        assert_eq!(after(|plan, found| effect(found, first(plan, Fate::SetRole))), (0, 1, 1));
-        assert_eq!(after(|plan, found| effect(found, first(plan, Fate::Rollback))), (0, 1, 1));
-        let twice = |plan: &Plan, found: &mut Found| (0..2).for_each(|_| effect(found, first(plan, Fate::CommitWrite)));
+        assert_eq!(after(|plan, found| effect(found, first(plan, Behaviour::SetRole))), (0, 1, 1));
+        assert_eq!(after(|plan, found| effect(found, first(plan, Behaviour::Rollback))), (0, 1, 1));
+        let twice =
+            |plan: &Plan, found: &mut Found| (0..2).for_each(|_| effect(found, first(plan, Behaviour::CommitWrite)));
         assert_eq!(after(twice), (0, 1, 1));
     }
 
     #[test]
     fn a_dead_letter_of_another_reason_is_wrong() {
         let other = |plan: &Plan, found: &mut Found| {
-            found.inbox.remove(&first(plan, Fate::Killer));
-            dead(found, first(plan, Fate::Killer), "exhausted");
+            found.inbox.remove(&first(plan, Behaviour::Killer));
+            dead(found, first(plan, Behaviour::Killer), "exhausted");
         };
         assert_eq!(after(other), (0, 0, 1));
     }
@@ -206,7 +188,7 @@ mod tests {
     #[test]
     fn a_commit_of_a_process_that_was_killed_may_be_unwritten() {
         let (plan, mut found) = sound();
-        let id = first(&plan, Fate::CommitHang);
+        let id = first(&plan, Behaviour::CommitHang);
         found.inbox.remove(&id);
         effect(&mut found, id);
         assert_eq!(Verdict::new(&plan, |_| false, &found).wrong.len(), 1);

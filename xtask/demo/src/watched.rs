@@ -15,10 +15,9 @@ use idem_test::tap::{AckTap, SinkTap, Tap};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::fate::End;
 use crate::hold::Signalled;
 use crate::journal::{Event, Journal};
-use crate::plan::{Order, id_of};
+use crate::plan::{End, Order, id_of};
 
 /// The state shared by the source, its ackers and the handler.
 #[derive(Debug, Clone)]
@@ -108,7 +107,7 @@ impl Tap for Watch {
     fn receive(&mut self, delivery: Delivery) -> (Delivery, WatchAck) {
         let in_hand = self.take(id(&delivery));
         let order = serde_json::from_slice::<Order>(delivery.payload());
-        let has_effect = order.is_ok_and(|order| order.has_key() && order.fate.end() == End::Effect);
+        let has_effect = order.is_ok_and(|order| order.has_key() && order.behaviour.end() == End::Effect);
         (delivery, WatchAck { in_hand, has_effect, stored: false, watch: self.clone() })
     }
 }

@@ -15,14 +15,13 @@ use idem_test::{Tapped, TappedSink};
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 
-use crate::external::handlers::{Payer, called, naive};
-use crate::external::provider::Bank;
+use crate::campaign::Mode;
+use crate::external::handlers::{Bank, Payer, called, naive};
 use crate::handler::{pay, pay_many};
 use crate::journal::{Event, Journal};
-use crate::mode::Mode;
+use crate::processes::DATABASE;
 use crate::relay::TAKEN;
 use crate::relay::handlers::{RELAYED, stage, take};
-use crate::servers::DATABASE;
 use crate::tables::SCHEMA;
 use crate::watched::{Watch, id};
 

@@ -14,7 +14,6 @@
 //! ```
 
 mod apt;
-mod daemon;
 mod instance;
 mod kafka;
 mod nats;
@@ -22,17 +21,14 @@ mod place;
 mod postgres;
 mod process;
 mod rabbitmq;
-mod secure;
 mod server;
 mod shared;
-mod tools;
-mod watcher;
 
+pub use apt::{program, tools};
 pub use instance::Instance;
 pub use kafka::Kafka;
 pub use nats::Nats;
+pub use place::root;
 pub use postgres::Postgres;
-pub use rabbitmq::RabbitMq;
-pub use secure::Secure;
+pub use rabbitmq::{RabbitMq, Secure};
 pub use shared::{Status, down, exports, prepare, status, up};
-pub use tools::{pooler, program, tools};

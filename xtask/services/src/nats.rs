@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
 use crate::server::Server;
-use crate::{Instance, daemon, place, process};
+use crate::{Instance, place, process};
 
 /// NATS with JetStream, with streams in files, listening on the loopback address only.
 ///
@@ -40,7 +40,7 @@ pub(crate) const SERVER: Server = Server {
 fn launch(home: &Path, port: u16) -> Result<()> {
     let mut server = Command::new(program().context("NATS is not installed")?);
     server.args(["-c", "nats.conf", "-js", "-sd", "data", "-a", "127.0.0.1", "-p", &port.to_string()]);
-    daemon::launch("NATS", &mut server, home, || process::answers(port, b"", b"INFO"))
+    process::launch("NATS", &mut server, home, || process::answers(port, b"", b"INFO"))
 }
 
 /// Returns the selected program, else that in `PATH` or in Debian's directories, which an ordinary user's `PATH` lacks.

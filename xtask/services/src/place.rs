@@ -11,15 +11,15 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, bail};
 use nix::unistd::{Uid, User, geteuid};
 
-/// `target/services` of this repository: the record of the running servers.
-pub(crate) fn record() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    root.ancestors().nth(2).unwrap_or(root).join("target").join("services")
+/// The root of this repository.
+pub fn root() -> PathBuf {
+    let services = Path::new(env!("CARGO_MANIFEST_DIR"));
+    services.ancestors().nth(2).unwrap_or(services).to_owned()
 }
 
-/// The root of this repository.
-pub(crate) fn root() -> PathBuf {
-    record().ancestors().nth(2).map(Path::to_owned).unwrap_or_default()
+/// `target/services` of this repository: the record of the running servers.
+pub(crate) fn record() -> PathBuf {
+    root().join("target/services")
 }
 
 /// The user for servers that refuse to run as root; `None` if this process is not root.

@@ -1,8 +1,9 @@
-//! Processes: checks whether they are alive, signals them and waits for them.
+//! Processes: starts servers, which outlive this process, checks whether they are alive, signals them and waits for them.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -13,15 +14,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
+use crate::place;
+
 /// Returns whether the process runs. A zombie does not.
 pub(crate) fn is_alive(pid: i32) -> bool {
     // Reaps it if it was our child; ECHILD means that it was not.
     let _ = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG));
-    match fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => !matches!(state(&stat), Some("Z" | "X")),
-        Err(_) if fs::metadata("/proc/self").is_ok() => false,
-        Err(_) => kill(Pid::from_raw(pid), None).is_ok(),
-    }
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !matches!(fields(&stat).next(), Some("Z" | "X")))
 }
 
 /// Returns the working directory of the process; empty if the process has ended.
@@ -111,13 +111,30 @@ pub(crate) fn which(program: &str, beside: &[&str]) -> Option<PathBuf> {
     std::env::split_paths(&path).chain(beside).map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
-/// Returns the state letter in `/proc/<pid>/stat`.
-fn state(stat: &str) -> Option<&str> {
-    fields(stat).next()
-}
-
-/// Returns the fields after the program's name, which is in parentheses and may contain spaces and parentheses
-/// (proc(5)).
+/// Returns the fields of `/proc/<pid>/stat` from the state on, which follow the program's name. That is in parentheses, and may
+/// contain spaces and parentheses (proc(5)).
 fn fields(stat: &str) -> impl Iterator<Item = &str> {
     stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
+}
+
+/// Runs the server in `home`, and waits up to two minutes until it responds. Its output goes to `log`, its process id to
+/// `pid`. If it ends, the error contains its log.
+pub(crate) fn launch(name: &str, command: &mut Command, home: &Path, answers: impl Fn() -> bool) -> Result<()> {
+    let child = detach(command, home, "log")?;
+    place::write(&home.join("pid"), &child.to_string())?;
+    wait_until(&format!("the start of {name}"), Duration::from_secs(120), || {
+        if !is_alive(child) {
+            bail!("{name} ended: {}", fs::read_to_string(home.join("log")).unwrap_or_default());
+        }
+        Ok(answers())
+    })
+}
+
+/// Starts a process that receives no signals from the terminal.
+pub(crate) fn detach(command: &mut Command, home: &Path, log: &str) -> Result<i32> {
+    let log = fs::File::create(home.join(log))?;
+    let command = command.current_dir(home).env("HOME", home).process_group(0).stdin(Stdio::null());
+    let child = command.stdout(log.try_clone()?).stderr(log).spawn();
+    let child = child.with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
+    i32::try_from(child.id()).context("a process id out of range")
 }

@@ -1,14 +1,16 @@
-//! RabbitMQ.
+//! RabbitMQ, also with logins by client certificate.
 
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
 use crate::server::Server;
-use crate::{Instance, daemon, place, process};
+use crate::{Instance, place, process};
 
 /// RabbitMQ: user and password `guest`, virtual host `/`, listening on the loopback address only.
 ///
@@ -73,7 +75,7 @@ fn launch(home: &Path, port: u16) -> Result<()> {
         None => as_servant(epmd().context("epmd, a program of Erlang, is not installed")?, home)?,
     };
     epmd.args(["-address", "127.0.0.1", "-port", mapper]);
-    let epmd = daemon::detach(&mut epmd, home, "epmd.log")?;
+    let epmd = process::detach(&mut epmd, home, "epmd.log")?;
     place::write(&home.join("epmd.pid"), &epmd.to_string())?;
 
     let mut server = match &system {
@@ -102,7 +104,7 @@ fn launch(home: &Path, port: u16) -> Result<()> {
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
             "+sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
         );
-    daemon::launch("RabbitMQ", &mut server, home, || {
+    process::launch("RabbitMQ", &mut server, home, || {
         // The first eight bytes of AMQP 0-9-1 are answered by a method frame, `connection.start`.
         process::answers(port, b"AMQP\x00\x00\x09\x01", &[1])
     })
@@ -115,13 +117,13 @@ fn as_servant(program: PathBuf, home: &Path) -> Result<Command> {
 }
 
 /// Returns the other system in which this instance was created, if any.
-pub(crate) fn system_of(home: &Path) -> Option<PathBuf> {
+fn system_of(home: &Path) -> Option<PathBuf> {
     let system = home.ancestors().nth(3)?;
     (system != Path::new("/") && system.join(EPMD.trim_start_matches('/')).is_file()).then(|| system.to_owned())
 }
 
 /// Returns a path as a program inside the other system sees it.
-pub(crate) fn seen_from(system: &Path, path: &Path) -> PathBuf {
+fn seen_from(system: &Path, path: &Path) -> PathBuf {
     Path::new("/").join(path.strip_prefix(system).unwrap_or(path))
 }
 
@@ -144,4 +146,54 @@ fn script() -> Option<PathBuf> {
 
 fn epmd() -> Option<PathBuf> {
     process::which("epmd", &["/usr/lib/erlang/bin"])
+}
+
+/// The TLS configuration of a server, as PEM.
+#[derive(Debug, Clone, Copy)]
+pub struct Secure<'a> {
+    /// The authority of the client certificates.
+    pub authority: &'a str,
+    /// The server's certificate.
+    pub certificate: &'a str,
+    /// The key of the server's certificate.
+    pub key: &'a str,
+    /// The only user, which is the common name of the client certificate.
+    pub user: &'a str,
+}
+
+impl RabbitMq {
+    /// Starts an instance that listens with TLS and accepts only logins by client certificate (SASL EXTERNAL). Its
+    /// address names `localhost`, and no user. Fails if RabbitMQ is not installed, or does not respond within two minutes.
+    pub fn start_secure(secure: Secure<'_>) -> Result<Instance> {
+        let port = place::free_port()?;
+        let url = format!("amqps://localhost:{port}/%2f");
+        let instance = Instance::prepared(&SERVER, Some(url), |home| {
+            let Secure { authority, certificate, key, user } = secure;
+            place::write(&home.join("authority.pem"), authority)?;
+            place::write(&home.join("certificate.pem"), certificate)?;
+            place::write(&home.join("key.pem"), key)?;
+            place::write(&home.join("plugins"), "[rabbitmq_auth_mechanism_ssl].\n")?;
+            let data = system_of(home).map_or_else(|| home.to_owned(), |system| seen_from(&system, home));
+            let data = data.display();
+            let config = format!(
+                "default_user = {user}\n\
+                 disk_free_limit.absolute = 50MB\n\
+                 listeners.ssl.1 = 127.0.0.1:{port}\n\
+                 ssl_options.cacertfile = {data}/authority.pem\n\
+                 ssl_options.certfile = {data}/certificate.pem\n\
+                 ssl_options.keyfile = {data}/key.pem\n\
+                 ssl_options.verify = verify_peer\n\
+                 ssl_options.fail_if_no_peer_cert = true\n\
+                 auth_mechanisms.1 = EXTERNAL\n\
+                 ssl_cert_login_from = common_name\n"
+            );
+            place::write(&home.join("rabbitmq.conf"), &config)
+        })?;
+        // It listens on this port later than on the first one.
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        process::wait_until("the start of RabbitMQ's listener for TLS", Duration::from_secs(60), || {
+            Ok(TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok())
+        })?;
+        Ok(instance)
+    }
 }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use anyhow::{Context, Result, bail};
 
 use super::mutant::Mutant;
-use crate::program::Program;
+use crate::cargo::Program;
 
 /// The names of tests by the name of their program.
 type Tests = HashMap<String, HashSet<String>>;
@@ -25,7 +25,7 @@ pub(super) fn absent<'a>(mutants: impl Iterator<Item = &'a Mutant>, programs: &[
     let mut tests = Tests::new();
     for program in programs {
         let name = program.executable.file_name().context("cargo named no executable")?.to_string_lossy();
-        let listed = program.command().args(["--list", "--format=terse"]).output();
+        let listed = program.command(&[]).args(["--list", "--format=terse"]).output();
         let listed = listed.with_context(|| format!("cannot list the tests of {name}"))?;
         tests.entry(target(&name).to_owned()).or_default().extend(names(&String::from_utf8_lossy(&listed.stdout)));
     }

@@ -29,15 +29,15 @@ fn epoch(assigned: &Assigned, partition: i32) -> u64 {
     assigned.epochs.get(&at(partition)).copied().unwrap_or_default()
 }
 
-fn room(assigned: &Assigned, partition: i32) -> usize {
-    assigned.room(epoch(assigned, partition))
+fn capacity(assigned: &Assigned, partition: i32) -> usize {
+    assigned.capacity(epoch(assigned, partition))
 }
 
 fn wants(assigned: &Assigned, partition: i32) -> bool {
     assigned.wants(epoch(assigned, partition))
 }
 
-fn take(assigned: &mut Assigned) -> Ticket {
+fn take(assigned: &mut Assigned) -> Receipt {
     assigned.take().unwrap().0
 }
 
@@ -63,8 +63,8 @@ fn the_position_passes_over_skipped_records_only_if_nothing_is_unfinished() {
     let first = epoch(&assigned, 0);
     assigned.pass(first, 3);
     assert_eq!(assigned.progress(), [], "the first is unfinished");
-    let ticket = take(&mut assigned);
-    assert!(assigned.finish(&ticket));
+    let receipt = take(&mut assigned);
+    assert!(assigned.finish(&receipt));
     assigned.pass(first, 3);
     assert_eq!(assigned.progress(), [(at(0), 2)]);
     for next in [1, 3] {
@@ -72,8 +72,8 @@ fn the_position_passes_over_skipped_records_only_if_nothing_is_unfinished() {
         assert_eq!(assigned.progress(), [], "it never goes back");
     }
     receive(&mut assigned, 0, [3]);
-    let ticket = take(&mut assigned);
-    assert!(assigned.finish(&ticket));
+    let receipt = take(&mut assigned);
+    assert!(assigned.finish(&receipt));
     assigned.leave(&[at(0)]);
     assigned.pass(first, 9);
     assigned.assign(at(1), Some(5));
@@ -85,16 +85,16 @@ fn the_position_passes_over_skipped_records_only_if_nothing_is_unfinished() {
 #[test]
 fn a_window_is_full_until_its_front_is_finished() {
     let mut assigned = with(4, 10, 0..3);
-    assert!(room(&assigned, 0) > 0);
+    assert!(capacity(&assigned, 0) > 0);
     receive(&mut assigned, 0, [3]);
-    assert!(room(&assigned, 0) == 0);
-    let tickets: Vec<_> = (0..4).map(|_| take(&mut assigned)).collect();
-    for ticket in &tickets[1..] {
-        assert!(assigned.finish(ticket));
-        assert!(room(&assigned, 0) == 0, "the first still holds the prefix back");
+    assert!(capacity(&assigned, 0) == 0);
+    let receipts: Vec<_> = (0..4).map(|_| take(&mut assigned)).collect();
+    for receipt in &receipts[1..] {
+        assert!(assigned.finish(receipt));
+        assert!(capacity(&assigned, 0) == 0, "the first still holds the prefix back");
     }
-    assert!(assigned.finish(&tickets[0]));
-    assert!(room(&assigned, 0) > 0 && room(&assigned, 1) == 0);
+    assert!(assigned.finish(&receipts[0]));
+    assert!(capacity(&assigned, 0) > 0 && capacity(&assigned, 1) == 0);
 }
 
 #[test]
@@ -104,10 +104,10 @@ fn a_partition_that_has_used_up_its_share_of_the_room_leaves_the_others_theirs()
         assigned.assign(at(partition), None);
     }
     let first = epoch(&assigned, 0);
-    assigned.receive(first, 0, Delivery::new("orders", vec![0; ROOM / 2]));
-    assert!(room(&assigned, 0) == 0 && room(&assigned, 1) > 0);
+    assigned.receive(first, 0, Delivery::new("orders", vec![0; CAPACITY / 2]));
+    assert!(capacity(&assigned, 0) == 0 && capacity(&assigned, 1) > 0);
     take(&mut assigned);
-    assert!(room(&assigned, 0) > 0);
+    assert!(capacity(&assigned, 0) > 0);
 }
 
 #[test]
@@ -116,13 +116,13 @@ fn many_partitions_share_what_may_be_buffered_and_each_may_receive() {
     for partition in 0..4 {
         assigned.assign(at(partition), None);
     }
-    assert_eq!(room(&assigned, 0), BUFFERED / 4);
+    assert_eq!(capacity(&assigned, 0), BUFFERED / 4);
     receive(&mut assigned, 0, 0..500);
-    assert_eq!((room(&assigned, 0), room(&assigned, 1)), (BUFFERED / 4 - 500, BUFFERED / 4));
+    assert_eq!((capacity(&assigned, 0), capacity(&assigned, 1)), (BUFFERED / 4 - 500, BUFFERED / 4));
     for partition in 0..3000 {
         assigned.assign(at(partition), None);
     }
-    assert_eq!(room(&assigned, 2999), 1);
+    assert_eq!(capacity(&assigned, 2999), 1);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn deliveries_with_the_worker_use_room_until_they_are_settled() {
     assigned.assign(at(0), None);
     let epoch = assigned.epoch;
     for offset in 0..3 {
-        assigned.receive(epoch, offset, Delivery::new("orders", vec![0; ROOM / 2]));
+        assigned.receive(epoch, offset, Delivery::new("orders", vec![0; CAPACITY / 2]));
     }
     let (first, _second) = (take(&mut assigned), take(&mut assigned));
     assert!(assigned.take().is_none());
@@ -148,8 +148,10 @@ fn partitions_take_turns() {
         assigned.assign(at(partition), None);
         receive(&mut assigned, partition, 0..3);
     }
-    let turns: Vec<_> =
-        (0..6).map(|_| take(&mut assigned)).map(|ticket| (ticket.assignment.partition.number, ticket.offset)).collect();
+    let turns: Vec<_> = (0..6)
+        .map(|_| take(&mut assigned))
+        .map(|receipt| (receipt.assignment.partition.number, receipt.offset))
+        .collect();
     assert_eq!(turns, [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]);
 }
 
@@ -217,7 +219,7 @@ fn a_partition_whose_payloads_are_large_leaves_room_for_the_others() {
     for partition in 0..2 {
         let epoch = epoch(&assigned, partition);
         for offset in 0..2 {
-            assigned.receive(epoch, offset, Delivery::new("orders", vec![0; ROOM / 2]));
+            assigned.receive(epoch, offset, Delivery::new("orders", vec![0; CAPACITY / 2]));
         }
         assert_eq!(takes(&mut assigned), 1);
     }
@@ -226,8 +228,8 @@ fn a_partition_whose_payloads_are_large_leaves_room_for_the_others() {
 #[test]
 fn a_reader_is_worth_waking_for_half_of_what_fits_or_if_nothing_is_left_to_hand_out() {
     let mut assigned = with(8, 100, 0..8);
-    let tickets: Vec<_> = (0..5).map(|_| take(&mut assigned)).collect();
-    let wanted: Vec<_> = tickets.iter().map(|ticket| assigned.finish(ticket) && wants(&assigned, 0)).collect();
+    let receipts: Vec<_> = (0..5).map(|_| take(&mut assigned)).collect();
+    let wanted: Vec<_> = receipts.iter().map(|receipt| assigned.finish(receipt) && wants(&assigned, 0)).collect();
     assert_eq!(wanted, [false, false, false, true, true]);
     // Behind a slow delivery, there is never room for half.
     let mut assigned = with(8, 100, 0..5);
@@ -249,14 +251,14 @@ fn one_delivery_of_each_ordering_key_is_with_the_worker() {
     for (offset, key) in [(0, Some(7)), (1, Some(7)), (2, Some(8)), (3, None), (4, Some(7)), (5, None)] {
         assigned.receive(epoch, offset, Delivery::new("orders", "x").with_ordering_key(key));
     }
-    let first: Vec<_> = std::iter::from_fn(|| assigned.take()).map(|(ticket, _)| ticket).collect();
-    assert_eq!(first.iter().map(|ticket| ticket.offset).collect::<Vec<_>>(), [0, 2, 3, 5]);
+    let first: Vec<_> = std::iter::from_fn(|| assigned.take()).map(|(receipt, _)| receipt).collect();
+    assert_eq!(first.iter().map(|receipt| receipt.offset).collect::<Vec<_>>(), [0, 2, 3, 5]);
     assert!(assigned.finish(&first[1]) && assigned.take().is_none(), "nothing is behind it");
     assert!(assigned.finish(&first[0]));
     let second = take(&mut assigned);
     assert_eq!(second.offset, 1);
     assert!(assigned.leave_unsettled(&second));
-    assert!(assigned.take().is_none(), "what comes behind one that was given back must not pass it");
+    assert!(assigned.take().is_none(), "what comes behind one that was released must not pass it");
 }
 
 #[test]
@@ -273,7 +275,7 @@ fn a_late_ack_of_a_partition_that_was_lost_is_stale_and_moves_nothing() {
     assert_eq!(assigned.progress(), vec![]);
     assert!(new.assignment.is_live() && assigned.finish(&new));
     assert_eq!(assigned.progress(), vec![(at(0), 0)]);
-    assert_eq!(assigned.progress(), vec![], "told once");
+    assert_eq!(assigned.progress(), vec![], "reported once");
 }
 
 #[test]
@@ -284,8 +286,8 @@ fn a_batch_that_is_finished_is_one_offset_for_each_partition() {
         receive(&mut assigned, partition, 0..25);
     }
     let batch: Vec<_> = (0..100).map(|_| take(&mut assigned)).collect();
-    for ticket in batch.iter().rev() {
-        assert!(assigned.finish(ticket));
+    for receipt in batch.iter().rev() {
+        assert!(assigned.finish(receipt));
     }
     assert_eq!(assigned.progress(), [(at(0), 24), (at(1), 24), (at(2), 24), (at(3), 24)]);
 }
@@ -298,7 +300,7 @@ fn running_deliveries_of_a_revoked_partition_may_end_and_none_begins() {
     assert!(assigned.take().is_none() && assigned.busy(&[at(0)]));
     receive(&mut assigned, 0, [3]);
     assert!(assigned.take().is_none());
-    assert!(room(&assigned, 0) == 0 && assigned.partitions().next().is_none());
+    assert!(capacity(&assigned, 0) == 0 && assigned.partitions().next().is_none());
     assert!(!first.assignment.is_live() && assigned.finish(&first) && assigned.leave_unsettled(&second));
     assert!(!assigned.busy(&[at(0)]));
     assert_eq!(assigned.progress(), vec![(at(0), 0)]);
@@ -308,8 +310,8 @@ fn running_deliveries_of_a_revoked_partition_may_end_and_none_begins() {
 fn each_change_of_the_assigned_partitions_is_seen_by_its_number() {
     let mut assigned = with(4, 10, 0..2);
     let mut seen = BTreeSet::from([assigned.changes()]);
-    let ticket = take(&mut assigned);
-    assert!(assigned.finish(&ticket) && !seen.insert(assigned.changes()), "they are the same");
+    let receipt = take(&mut assigned);
+    assert!(assigned.finish(&receipt) && !seen.insert(assigned.changes()), "they are the same");
     assigned.assign(at(1), None);
     assert!(seen.insert(assigned.changes()));
     assigned.leave(&[at(1)]);

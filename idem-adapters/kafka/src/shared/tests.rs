@@ -74,7 +74,7 @@ fn three() -> Shared {
     shared
 }
 
-fn take(shared: &Shared) -> Ticket {
+fn take(shared: &Shared) -> Receipt {
     shared.next().now_or_never().unwrap().unwrap().0
 }
 
@@ -87,7 +87,7 @@ fn is_woken() -> bool {
 #[test]
 fn the_last_record_that_is_handed_out_wakes_a_thread_that_waits_for_room() {
     let shared = three();
-    shared.lock().waits = Waits::Room;
+    shared.lock().waits = Waits::Capacity;
     let woken = [(); 3].map(|()| {
         take(&shared);
         is_woken()
@@ -101,9 +101,9 @@ fn room_just_before_a_thread_sleeps_keeps_it_awake_once() {
     for _ in 0..3 {
         take(&shared);
     }
-    shared.sleep(Duration::from_secs(60), Waits::Room);
+    shared.sleep(Duration::from_secs(60), Waits::Capacity);
     assert!(began.elapsed() < Duration::from_secs(60));
-    assert!(!shared.lock().room && !is_woken(), "there is no more room since");
+    assert!(!shared.lock().has_capacity && !is_woken(), "there is no more room since");
     shared.wake();
     shared.sleep(Duration::from_secs(60), Waits::Nothing);
     assert!(began.elapsed() < Duration::from_secs(60), "it has something to do");

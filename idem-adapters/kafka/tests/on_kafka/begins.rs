@@ -85,7 +85,7 @@ async fn a_group_whose_offsets_have_expired_skips_nothing_silently() {
         "{error}"
     );
     assert_eq!(world.committed(0), None);
-    // The two cures that the error names.
+    // The two remedies that the error names.
     let mut topic = world.topic().await;
     topic.subscribe(known.clone()).await.unwrap();
     assert_eq!(next(&mut topic).await.0.payload(), "while nobody was there");

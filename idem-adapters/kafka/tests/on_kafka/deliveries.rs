@@ -55,7 +55,7 @@ fn no_text(bytes: &[u8]) -> &str {
 }
 
 #[tokio::test]
-async fn a_header_name_that_is_not_text_is_unfit_and_its_neighbours_arrive() {
+async fn a_header_name_that_is_not_text_is_undeliverable_and_its_neighbours_arrive() {
     let Some(world) = World::new().await else { return };
     world.publish("before").await;
     let headers = OwnedHeaders::new().insert(Header { key: no_text(&[0xfe, b'o']), value: Some("v") });
@@ -66,8 +66,8 @@ async fn a_header_name_that_is_not_text_is_unfit_and_its_neighbours_arrive() {
     let mut seen = Vec::new();
     for _ in 0..3 {
         let (delivery, acker) = next(&mut topic).await;
-        let unfit = delivery.unrepresentable().map(str::to_owned);
-        seen.push((delivery.payload().clone(), unfit));
+        let undeliverable = delivery.unrepresentable().map(str::to_owned);
+        seen.push((delivery.payload().clone(), undeliverable));
         acker.ack().await.unwrap();
     }
     let why = Some("the name of header 0 is not UTF-8: its bytes are fe6f.".to_owned());
@@ -253,7 +253,7 @@ async fn the_lag_and_the_committed_offset_count_what_a_transaction_leaves_behind
         world.until_committed(partition, world.range(partition).1).await;
     }
     let lag = topic.lag().unwrap();
-    assert_eq!(lag.read().await.unwrap(), [(world.topic.as_str().into(), 0)]);
+    assert_eq!(lag.call().await.unwrap(), [(world.topic.as_str().into(), 0)]);
 }
 
 #[tokio::test]

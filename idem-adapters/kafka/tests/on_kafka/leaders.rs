@@ -145,7 +145,7 @@ async fn is_tried_again(error: RDKafkaRespErr) {
 
 /// As with brokers before 2.8, or with a client that logs the id in another form.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_topic_whose_id_is_not_told_is_refused_at_the_start() {
+async fn a_topic_whose_id_is_not_known_is_refused_at_the_start() {
     let cluster = MockCluster::new(1).unwrap();
     cluster.create_topic(TOPIC, 1, 1).unwrap();
     cluster.apiversion(RDKafkaApiKey::Metadata, Some(0), Some(9)).unwrap();

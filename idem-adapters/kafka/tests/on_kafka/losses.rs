@@ -109,7 +109,7 @@ async fn an_offset_that_retention_has_passed_stops_its_partition_alone_and_is_ne
     world.commit(0, 1);
     delete_before(&world, 3).await;
     is_stalled(&world, &mut world.open(4).await, Some(1)).await;
-    // Applies the cure that the error names.
+    // Applies the remedy that the error names.
     world.commit(0, 3);
     assert_eq!(next(&mut world.open(1).await).await.0.payload(), "3");
 }
@@ -152,7 +152,7 @@ async fn a_subscription_that_ends_while_nobody_asks_for_messages_is_recreated() 
     world.delete().await;
     let lag = topic.lag().unwrap();
     let ended = async {
-        while !lag.read().await.is_err_and(|error| error.to_string().contains("has ended")) {
+        while !lag.call().await.is_err_and(|error| error.to_string().contains("has ended")) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         // The lag ends just before the thread does.

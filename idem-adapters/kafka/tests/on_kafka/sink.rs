@@ -61,7 +61,7 @@ impl World for Partitioned {
         format!("{}-none", self.world.topic)
     }
 
-    fn unfit(&self) -> Vec<(Outgoing, &'static str)> {
+    fn unpublishable(&self) -> Vec<(Outgoing, &'static str)> {
         vec![
             (Outgoing::new("", "{}"), "is not the name of a topic"),
             (Outgoing::new("orders/paid", "{}"), "is not the name of a topic"),

@@ -92,9 +92,9 @@ async fn invalid_options_are_refused_before_the_group_is_joined() {
         (world.topic().await.window(0), subscribe_options(1), ".window("),
         (world.topic().await.group(""), subscribe_options(1), "must not be empty"),
     ];
-    for (mut topic, options, cure) in cases {
+    for (mut topic, options, remedy) in cases {
         let error = topic.subscribe(options).await.unwrap_err().to_string();
-        assert!(error.contains(cure), "{error}");
+        assert!(error.contains(remedy), "{error}");
     }
 }
 

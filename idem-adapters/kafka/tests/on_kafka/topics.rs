@@ -211,7 +211,7 @@ async fn the_longest_retention_of_the_topics_counts() {
 }
 
 #[tokio::test]
-async fn the_lag_is_told_of_each_topic_from_where_the_group_stands() {
+async fn the_lag_is_reported_for_each_topic_from_where_the_group_stands() {
     let Some((one, other)) = two().await else { return };
     for payload in ["a", "b", "c"] {
         one.publish(payload).await;
@@ -224,7 +224,7 @@ async fn the_lag_is_told_of_each_topic_from_where_the_group_stands() {
     let lags = async |expected: (u64, u64)| {
         let expected = [(one.topic.as_str().into(), expected.0), (other.topic.as_str().into(), expected.1)];
         let told = async {
-            while lag.read().await.unwrap() != expected {
+            while lag.call().await.unwrap() != expected {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };

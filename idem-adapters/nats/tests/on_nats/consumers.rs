@@ -57,7 +57,7 @@ async fn a_limit_of_the_consumer_leaves_no_room_for_messages_that_only_wait() {
     options.least_unsettled = 4;
     let mut stream = world.source().await;
     stream.subscribe(options).await.unwrap();
-    assert_eq!(stream.room(), Some(4));
+    assert_eq!(stream.capacity(), Some(4));
     let mut held = Vec::new();
     for _ in 0..4 {
         held.push(next(&mut stream).await);

@@ -60,7 +60,7 @@ async fn the_stream_of_another_domain_is_consumed_and_settled_there() {
 
 /// Its ack subject is known from a message that could be read.
 #[tokio::test]
-async fn an_unreadable_message_of_another_domain_is_delivered_as_unfit_and_taken_out() {
+async fn an_unreadable_message_of_another_domain_is_delivered_as_undeliverable_and_removed() {
     let Some((hub, leaf)) = hub_and_leaf() else { return };
     let world = World::at(hub.url()).await;
     world.make(|_| {}).await;
@@ -69,7 +69,7 @@ async fn an_unreadable_message_of_another_domain_is_delivered_as_unfit_and_taken
     stream.subscribe(subscribe_options(4)).await.unwrap();
     next(&mut stream).await.1.ack().await.unwrap();
     publish_unreadable(&world).await;
-    let unfit = async {
+    let undeliverable = async {
         loop {
             match stream.next().await {
                 Ok((delivery, acker)) if delivery.unrepresentable().is_some() => {
@@ -81,7 +81,7 @@ async fn an_unreadable_message_of_another_domain_is_delivered_as_unfit_and_taken
             }
         }
     };
-    timeout(LONG, unfit).await.expect("it was not found");
+    timeout(LONG, undeliverable).await.expect("it was not found");
     world.until(0, 0).await;
     world.publish("goes on").await;
     assert_eq!(next(&mut stream).await.0.payload(), "goes on");

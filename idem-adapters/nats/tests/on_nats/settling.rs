@@ -7,7 +7,7 @@ use idem_core::{Acker, Settled, Source};
 
 /// It is gathered with others for a moment only: these may be held for any time.
 #[tokio::test]
-async fn a_single_free_place_brings_the_next_message_while_all_others_are_held() {
+async fn a_single_free_slot_brings_the_next_message_while_all_others_are_held() {
     let Some(world) = World::new().await else { return };
     world.publish_each(0..17).await;
     let mut stream = world.open(16).await;

@@ -66,7 +66,7 @@ impl World for OneStream {
         "invoices.paid".to_owned()
     }
 
-    fn unfit(&self) -> Vec<(Outgoing, &'static str)> {
+    fn unpublishable(&self) -> Vec<(Outgoing, &'static str)> {
         let fit = || Outgoing::new(self.to(), "{}");
         vec![
             (Outgoing::new("orders. paid", "{}"), "is not a subject"),

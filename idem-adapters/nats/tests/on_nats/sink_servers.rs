@@ -122,7 +122,7 @@ async fn a_server_that_restarts_is_a_failure_of_the_broker_until_it_is_back() {
     server.stop(false);
     assert!(matches!(publish(&sink, &message("x")).await, Err(SinkError::Broker(_))));
     server.again();
-    // A server that has just started has no stream yet, and that is charged to no message.
+    // A server that has just started has no stream yet, and that costs no message an attempt.
     relay(&sink, &message("x")).await.unwrap();
     sink.close().await;
 }

@@ -95,8 +95,8 @@ async fn a_start_at_new_messages_is_refused_if_the_consumer_of_a_known_worker_is
     world.publish("meanwhile").await;
     let known = || subscribe_options(1).with_history(true);
     let error = refusal(world.source().await.start(Start::New), known()).await;
-    for cure in ["Start::All", "Start::Time", "nats consumer add", "`billing`", &world.stream] {
-        assert!(error.contains(cure), "{error}");
+    for remedy in ["Start::All", "Start::Time", "nats consumer add", "`billing`", &world.stream] {
+        assert!(error.contains(remedy), "{error}");
     }
     let stream = world.jetstream.get_stream(&world.stream).await.unwrap();
     assert_eq!(stream.cached_info().state.consumer_count, 0, "none was made");

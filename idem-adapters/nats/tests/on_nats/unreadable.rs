@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 /// Also tests a message in the middle of others, which are delivered meanwhile.
 #[tokio::test]
-async fn a_message_that_async_nats_cannot_read_is_delivered_as_unfit_and_taken_out() {
+async fn a_message_that_async_nats_cannot_read_is_delivered_as_undeliverable_and_removed() {
     let named: (&[u8], _, _) = (b"NATS/1.0\r\n\r\n", b"\xff", "the subject is not UTF-8, or holds white space");
     let headed: (&[u8], _, _) = (UNREADABLE, b"x", "the headers are not UTF-8");
     for (max_unsettled, (headers, token, what)) in [(1, headed), (4, headed), (4, named)] {
@@ -23,9 +23,9 @@ async fn a_message_that_async_nats_cannot_read_is_delivered_as_unfit_and_taken_o
         publish_raw(&world, &[world.stream.as_bytes(), b".", token].concat(), headers).await;
         world.publish_each(3..6).await;
         let mut stream = world.source().await.ack_wait(SHORT);
-        let (mut fit, mut unfit) = (BTreeSet::new(), 0);
+        let (mut fit, mut undeliverable) = (BTreeSet::new(), 0);
         let all = async {
-            while fit.len() < 6 || unfit == 0 {
+            while fit.len() < 6 || undeliverable == 0 {
                 stream.subscribe(subscribe_options(max_unsettled)).await.unwrap();
                 while let Ok((delivery, acker)) = stream.next().await {
                     if let Some(why) = delivery.unrepresentable() {
@@ -33,13 +33,13 @@ async fn a_message_that_async_nats_cannot_read_is_delivered_as_unfit_and_taken_o
                         assert_eq!(delivery.headers().get("idem-nats-headers"), Some(headers));
                         let subject = String::from_utf8_lossy(token);
                         assert_eq!(delivery.subject(), Some(&*format!("{}.{subject}", world.stream)));
-                        unfit += 1;
+                        undeliverable += 1;
                     } else {
                         fit.insert(delivery.payload().clone());
                     }
                     // If the connection is lost, the ack waits for another one, which is not needed here.
                     let _ = timeout(SHORT / 2, acker.ack()).await;
-                    if fit.len() == 6 && unfit > 0 {
+                    if fit.len() == 6 && undeliverable > 0 {
                         break;
                     }
                 }
@@ -107,19 +107,19 @@ async fn a_subscription_has_room_for_unreadable_messages_alone_until_they_are_se
     let Some(world) = World::new().await else { return };
     publish_unreadable(&world).await;
     let mut stream = world.open_short(4).await;
-    assert_eq!(stream.room(), None);
+    assert_eq!(stream.capacity(), None);
     for _ in 0..2 {
         loss(&mut stream).await;
         stream.subscribe(subscribe_options(4)).await.unwrap();
     }
-    assert_eq!(stream.room(), Some(1));
+    assert_eq!(stream.capacity(), Some(1));
     let (delivery, acker) = next(&mut stream).await;
     assert!(delivery.unrepresentable().is_some(), "{delivery:?}");
-    assert_eq!(stream.room(), Some(1));
+    assert_eq!(stream.capacity(), Some(1));
     assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
     world.publish("goes on").await;
     assert_eq!(next(&mut stream).await.0.payload(), "goes on");
-    assert_eq!(stream.room(), None);
+    assert_eq!(stream.capacity(), None);
 }
 
 /// They are more than one search reads, because the message before them is not settled.

@@ -118,7 +118,7 @@ async fn a_binding_to_a_headers_exchange_has_arguments() {
 }
 
 #[tokio::test]
-async fn an_exchange_that_does_not_exist_is_refused_with_the_cure() {
+async fn an_exchange_that_does_not_exist_is_refused_with_the_remedy() {
     let Some(world) = World::empty().await else { return };
     let refused = refusal(declared(&world).await.bind("idem-no-such-exchange", "order.*")).await;
     assert!(refused.contains("idem-no-such-exchange") && refused.contains(&world.queue), "{refused}");

@@ -16,7 +16,7 @@ async fn refusals(world: &World) -> [String; 2] {
 }
 
 #[tokio::test]
-async fn a_queue_with_a_delivery_limit_is_refused_with_the_cure() {
+async fn a_queue_with_a_delivery_limit_is_refused_with_the_remedy() {
     let Some(world) = World::empty().await else { return };
     world.declare_as_is("quorum", &[("x-delivery-limit", AMQPValue::LongInt(5))]).await;
     for error in refusals(&world).await {
@@ -114,7 +114,7 @@ async fn a_queue_that_deletes_unprocessed_messages_is_refused_unless_that_is_acc
             }
             let mut queue = open().may_delete_unprocessed().await.unwrap();
             queue.subscribe(subscribe_options(1)).await.unwrap();
-            // It could delete what a worker gives back.
+            // It could delete what a worker releases.
             assert_eq!(queue.unsettled_limit().is_none(), matches!(name, "x-expires" | "x-message-ttl"));
             queue.close().await;
         }

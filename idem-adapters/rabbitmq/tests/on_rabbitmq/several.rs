@@ -34,7 +34,7 @@ async fn several_queues_come_by_one_connection_and_each_delivery_names_its_own()
         assert_eq!((delivery.source(), &delivery.payload()[..]), (&*world.queue, world.queue.as_bytes()));
         acker.ack().await.unwrap();
     }
-    let lags: BTreeMap<_, _> = queue.lag().unwrap().read().await.unwrap().into_iter().collect();
+    let lags: BTreeMap<_, _> = queue.lag().unwrap().call().await.unwrap().into_iter().collect();
     assert_eq!(lags, BTreeMap::from([(one.queue.as_str().into(), 0), (two.queue.as_str().into(), 0)]));
 }
 
@@ -52,7 +52,7 @@ async fn each_queue_has_its_own_prefetch_and_they_take_turns() {
     two.until_ready(2).await;
     // An answer on this connection arrives after the deliveries that were sent before it.
     for _ in 0..5 {
-        queue.lag().unwrap().read().await.unwrap();
+        queue.lag().unwrap().call().await.unwrap();
     }
     let mut held = Vec::new();
     for _ in 0..10 {
@@ -112,7 +112,7 @@ async fn an_unreadable_message_of_one_queue_costs_those_of_the_others_two_return
     }
     one.until_ready(1).await;
     two.until_ready(1).await;
-    let lags = queue.lag().unwrap().read().await.unwrap();
+    let lags = queue.lag().unwrap().call().await.unwrap();
     assert!(lags.len() == 2 && lags.iter().all(|(_, ready)| *ready == 1), "{lags:?}");
 }
 

@@ -61,7 +61,7 @@ impl World for OneExchange {
         "invoices.paid".to_owned()
     }
 
-    fn unfit(&self) -> Vec<(Outgoing, &'static str)> {
+    fn unpublishable(&self) -> Vec<(Outgoing, &'static str)> {
         let fit = || Outgoing::new(self.to(), "{}");
         vec![
             (Outgoing::new("x".repeat(256), "{}"), "the routing key has 256 bytes"),
@@ -105,7 +105,7 @@ async fn the_default_exchange_publishes_to_a_queue() {
     sink.close().await;
 }
 
-/// While an exchange is gone, no message is charged; as soon as it is there again, they are published.
+/// While an exchange is gone, no attempt is recorded; as soon as it is there again, they are published.
 #[tokio::test]
 async fn an_exchange_that_is_deleted_stops_all_messages() {
     let Some(world) = OneExchange::make().await else { return };

@@ -87,14 +87,14 @@ async fn every_other_queue_than_a_durable_classic_one_is_refused_as_such() {
     let rabbit = world.rabbit().await;
     let absent = rabbit.classic_queue(&world.queue).await.unwrap_err().to_string();
     assert!(absent.contains("does not exist"), "{absent}");
-    for (kind, arguments, cure) in [
+    for (kind, arguments, remedy) in [
         ("quorum", &[][..], "use .queue("),
         ("stream", &[], "is a stream"),
         ("stream", &[("x-max-age", text("1h"))], "is a stream"),
     ] {
         world.declare(kind, arguments).await;
         let error = rabbit.classic_queue(&world.queue).await.unwrap_err();
-        assert!(matches!(&error, Error::Config(text) if text.contains(cure)), "{error:?}");
+        assert!(matches!(&error, Error::Config(text) if text.contains(remedy)), "{error:?}");
         world.delete().await;
     }
     for options in [
@@ -273,10 +273,10 @@ async fn a_wrong_password_is_refused_and_not_shown() {
 async fn a_virtual_host_that_does_not_exist_is_refused() {
     let Some(url) = url() else { return };
     let (server, _) = url.split_at(url.find(authority(&url)).unwrap() + authority(&url).len());
-    for (path, cure) in [("/nowhere", "list_vhosts"), ("/", "write /%2f")] {
+    for (path, remedy) in [("/nowhere", "list_vhosts"), ("/", "write /%2f")] {
         let error = RabbitMq::connect(format!("{server}{path}")).await.unwrap_err();
         assert!(matches!(error, Error::Broker { .. }), "{error:?}");
-        assert!(error.to_string().contains(cure), "{error}");
+        assert!(error.to_string().contains(remedy), "{error}");
     }
 }
 

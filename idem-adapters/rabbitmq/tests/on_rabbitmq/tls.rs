@@ -124,7 +124,7 @@ async fn a_certificate_is_sent_with_the_password_if_the_url_has_one() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_take_the_certificate_is_named_with_the_cure() {
+async fn a_server_that_does_not_take_the_certificate_is_named_with_the_remedy() {
     let Some(url) = url() else { return };
     let (servers, clients, others) = (ca(), ca(), ca());
     let url = asking(&url, &servers, &clients).await;

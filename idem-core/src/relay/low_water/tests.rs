@@ -221,7 +221,7 @@ async fn behind_a_failure_all_is_read_again() {
 }
 
 #[tokio::test]
-async fn another_table_and_numbers_that_go_back_are_told() {
+async fn another_table_and_numbers_that_go_back_are_noticed() {
     let mut reader = Reader::new();
     reader.read(0.0, &[1, 2], (&[], 10), Some((10, 2)));
     assert_eq!(reader.read(0.1, &[], (&[], 12), Some((10, 2))), Verdict::Replaced, "its number is no higher");

@@ -12,7 +12,7 @@ fn has_its_turn(place: &KeyTicket) -> bool {
 
 /// Waits for the turn of a new place. The place is there before the wait, so that a dropped waiter leaves its queue as well.
 async fn enter(queue: &KeyQueue, key: impl Hash) -> KeyTicket {
-    let place = queue.place(key);
+    let place = queue.enqueue(key);
     place.turn().await;
     place
 }
@@ -20,8 +20,8 @@ async fn enter(queue: &KeyQueue, key: impl Hash) -> KeyTicket {
 #[test]
 fn a_queue_moves_in_the_order_of_its_places() {
     let queue = KeyQueue::default();
-    let (first, second, third) = (queue.place(1), queue.place(1), queue.place(1));
-    let other = queue.place(2);
+    let (first, second, third) = (queue.enqueue(1), queue.enqueue(1), queue.enqueue(1));
+    let other = queue.enqueue(2);
     assert!(has_its_turn(&first) && has_its_turn(&other));
     assert!(!has_its_turn(&second) && !has_its_turn(&third));
     drop(first);
@@ -33,7 +33,7 @@ fn a_queue_moves_in_the_order_of_its_places() {
 #[test]
 fn leaving_the_middle_of_a_queue_lets_nobody_pass() {
     let queue = KeyQueue::default();
-    let (first, second, third) = (queue.place(1), queue.place(1), queue.place(1));
+    let (first, second, third) = (queue.enqueue(1), queue.enqueue(1), queue.enqueue(1));
     drop(second);
     assert!(has_its_turn(&first) && !has_its_turn(&third));
     drop(first);
@@ -45,7 +45,7 @@ fn leaving_the_middle_of_a_queue_lets_nobody_pass() {
 #[tokio::test]
 async fn a_waiter_is_woken() {
     let queue = KeyQueue::default();
-    let (first, second) = (queue.place(1), queue.place(1));
+    let (first, second) = (queue.enqueue(1), queue.enqueue(1));
     let waiter = tokio::spawn(async move { second.turn().await });
     tokio::task::yield_now().await;
     drop(first);
@@ -85,7 +85,7 @@ async fn a_key_that_was_handed_to_a_dropped_waiter_goes_on_to_the_next() {
     assert!(poll!(second.as_mut()).is_pending());
     assert!(poll!(third.as_mut()).is_pending());
     drop(first);
-    assert!(!queue.place("a").is_first(), "the key belongs to the second");
+    assert!(!queue.enqueue("a").is_first(), "the key belongs to the second");
     assert!(poll!(third.as_mut()).is_pending());
     drop(second);
     drop(third.await);
@@ -95,9 +95,9 @@ async fn a_key_that_was_handed_to_a_dropped_waiter_goes_on_to_the_next() {
 #[test]
 fn a_copy_that_waited_keeps_its_place_before_the_copies_behind_it() {
     let (queue, mut copy) = (KeyQueue::default(), KeyTickets::default());
-    let running = queue.place("a");
+    let running = queue.enqueue("a");
     assert!(!copy.take(&queue, ["a"]));
-    let behind = queue.place("a");
+    let behind = queue.enqueue("a");
     drop(running);
     assert!(copy.turn().now_or_never().is_some());
 
@@ -110,12 +110,12 @@ fn a_copy_that_waited_keeps_its_place_before_the_copies_behind_it() {
 #[test]
 fn a_copy_for_several_handlers_keeps_the_places_before_the_one_it_waits_for() {
     let (queue, mut copy) = (KeyQueue::default(), KeyTickets::default());
-    let running = queue.place("b");
+    let running = queue.enqueue("b");
     assert!(!copy.take(&queue, ["a", "b", "c"]));
-    let behind = queue.place("a");
+    let behind = queue.enqueue("a");
     drop(running);
     assert!(copy.turn().now_or_never().is_some() && copy.take(&queue, ["a", "b", "c"]));
-    assert!(!behind.is_first() && !queue.place("c").is_first());
+    assert!(!behind.is_first() && !queue.enqueue("c").is_first());
 }
 
 #[test]

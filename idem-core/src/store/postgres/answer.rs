@@ -94,7 +94,8 @@ impl Failure {
             Self::Lost(error) => return StoreError::ConnectionLost(error),
             Self::Refused(ref error) => error.code().to_owned(),
         };
-        let error = Box::new(Coded { code: code.clone(), error: self.into_error() });
+        // With the code in front: messages are localized, and a code can be looked up.
+        let error: BoxError = format!("{code}: {}", self.into_error()).into();
         match code.as_str() {
             "55P03" => StoreError::LockTimeout,
             "40001" | "40P01" => StoreError::Serialization(error),
@@ -111,14 +112,6 @@ impl Failure {
             _ => StoreError::Unavailable(error),
         }
     }
-}
-
-/// The server's error, with its SQLSTATE in front: messages are localized, and a code can be looked up.
-#[derive(Debug, thiserror::Error)]
-#[error("{code}: {error}")]
-struct Coded {
-    code: String,
-    error: BoxError,
 }
 
 /// Classifies the failure of a statement that is not about a message.

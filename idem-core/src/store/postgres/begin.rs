@@ -43,8 +43,6 @@ impl Isolation {
 pub(super) struct Kind {
     /// A pooler is in between: each transaction may run in a different session of the server.
     pub(super) pooled: bool,
-    /// idem's transactions enforce durability.
-    pub(super) durable: bool,
     /// That of the transactions of messages.
     pub(super) isolation: Isolation,
 }
@@ -79,10 +77,7 @@ pub(super) fn limits(session: &Session, kind: Kind, handler_timeout: Duration, l
         millis(handler_timeout.saturating_add(MARGIN)),
     );
     if kind.pooled {
-        text += &session.pooled();
-        if kind.durable {
-            text += &format!(" SET LOCAL synchronous_commit = {};", session.synchronous_commit());
-        }
+        text += &format!("{} SET LOCAL synchronous_commit = {};", session.pooled(), session.synchronous_commit());
     }
     text
 }

@@ -2,7 +2,7 @@
 
 use sqlx::Connection as _;
 
-use crate::store::{CommitResult, Fate, StoreError, UNBEGUN, tell_of_conflicts};
+use crate::store::{CommitResult, StoreError, TxnOutcome, UNBEGUN, log_conflicts};
 
 use super::Postgres;
 use super::answer::{About, Failure};
@@ -26,11 +26,11 @@ const LARGE: usize = 1024 * 1024;
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
     if !txn.connection.sound {
-        return CommitResult::NotSent(not_answered(), txn.ticket().map(Box::new));
+        return CommitResult::NotSent(not_answered(), txn.txn_handle().map(Box::new));
     }
     // Reads what the handler left unread, and so finds out whether the server has closed the connection meanwhile.
     if let Err(lost) = txn.connection.flush().await {
-        return CommitResult::NotSent(lost.into(), txn.ticket().map(Box::new));
+        return CommitResult::NotSent(lost.into(), txn.txn_handle().map(Box::new));
     }
     if !txn.connection.counts_transaction() {
         // This is no ROLLBACK of the handler's own: a nested transaction did not begin.
@@ -52,7 +52,7 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
         None if finished < needed => return CommitResult::Unknown(StoreError::ConnectionLost(UNREAD.into())),
         None => {
             if !writes.local.is_empty() {
-                tell_of_conflicts(conflicts(&rows));
+                log_conflicts(conflicts(&rows));
             }
             txn.put_back(&rows);
             return CommitResult::Done;
@@ -63,10 +63,8 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
         Some(failure @ Failure::Refused(_)) => failure,
     };
     // The guard has passed, and what failed behind it is an INSERT of staged messages.
-    if (1..=inserts.len()).contains(&finished) {
-        return undo(txn, finished, refusal(failure)).await;
-    }
-    refused(txn, finished, failure).await
+    let in_insert = (1..=inserts.len()).contains(&finished);
+    refused(txn, finished, failure, in_insert).await
 }
 
 /// Returns guard, `inserts`, COMMIT and cleanup in one string, and the number of statements up to and including COMMIT.
@@ -86,11 +84,11 @@ fn question(txn: &Txn, inserts: &[String]) -> (String, usize) {
 
 /// Returns the guard.
 fn guard(txn: &Txn) -> String {
-    let durable = txn.connection.kind().durable.then(|| txn.connection.ready.session.synchronous_commit());
+    let level = txn.connection.ready.session.synchronous_commit();
     let same = (txn.shared && !txn.connection.resets()).then(|| &*txn.connection.ready.session.state.same);
     match &txn.xid {
         // The transaction id comes from the server and consists of digits.
-        Some(xid) if txn.connection.is_pooled() => check(&format!("'{xid}'::pg_catalog.xid8"), same, durable),
+        Some(xid) if txn.connection.is_pooled() => check(&format!("'{xid}'::pg_catalog.xid8"), same, level),
         Some(xid) if same.is_some() => format!("EXECUTE idem_guard_shared('{xid}')"),
         Some(xid) => format!("EXECUTE idem_guard('{xid}')"),
         // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
@@ -100,7 +98,7 @@ fn guard(txn: &Txn) -> String {
 
 /// Returns a statement that raises an error unless the current transaction has this id, and `same` holds if given. It
 /// also sets the level of durability again if the handler has changed it.
-pub(super) fn check(xid: &str, same: Option<&str>, durable: Option<&str>) -> String {
+pub(super) fn check(xid: &str, same: Option<&str>, level: &str) -> String {
     // Casting a text that is not a number is how plain SQL raises a custom error; `concat` is not immutable, which
     // keeps the planner from raising it beforehand (PostgreSQL manual, 4.2.14).
     let mut check = format!(
@@ -110,30 +108,28 @@ pub(super) fn check(xid: &str, same: Option<&str>, durable: Option<&str>) -> Str
     if let Some(same) = same {
         check += &format!("WHEN NOT ({same}) THEN pg_catalog.concat('{CHANGED}')::int ");
     }
-    if let Some(level) = durable {
-        check += &format!(
-            "WHEN pg_catalog.current_setting('synchronous_commit') <> '{level}'
-             THEN pg_catalog.length(pg_catalog.set_config('synchronous_commit', '{level}', true)) "
-        );
-    }
-    check + "ELSE 1 END"
+    check += &format!(
+        "WHEN pg_catalog.current_setting('synchronous_commit') <> '{level}'
+             THEN pg_catalog.length(pg_catalog.set_config('synchronous_commit', '{level}', true)) ELSE 1 END"
+    );
+    check
 }
 
 /// Prepared once per connection, since the server would otherwise plan them for each message.
-pub(super) fn guards(same: &str, durable: Option<&str>) -> String {
+pub(super) fn guards(same: &str, level: &str) -> String {
     format!(
         "PREPARE idem_guard (pg_catalog.xid8) AS {}; PREPARE idem_guard_shared (pg_catalog.xid8) AS {}",
-        check("$1", None, durable),
-        check("$1", Some(same), durable)
+        check("$1", None, level),
+        check("$1", Some(same), level)
     )
 }
 
-/// Handles an error of the server in the guard or COMMIT.
-async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
+/// Handles an error of the server in the guard, in COMMIT, or in an INSERT of staged messages between them.
+async fn refused(txn: Txn, finished: usize, failure: Failure, in_insert: bool) -> CommitResult {
     let says = |text: &str| failure.code() == Some("22P02") && failure.says(text);
-    let ended = says(ENDED);
-    if says(CHANGED) {
-        TELL.call_once(|| {
+    let [ended, raced, changed] = [ENDED, RACED, CHANGED].map(says);
+    if changed {
+        LOGGED.call_once(|| {
             tracing::warn!(
                 "a handler of a batch left a temporary table, or changed the role, search_path, time zone or a similar \
              setting, which would affect later handlers: such batches are split until each message runs singly; set \
@@ -144,15 +140,28 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
     let undone = match failure.code().unwrap_or_default() {
         // The guard has refused, so COMMIT was not run.
         "22P02" if ended => CommitResult::RolledBack,
+        "22P02" if raced => CommitResult::Retry(RACED.into()),
         // The aborted transaction may be another one, begun after the handler ended this one.
         "25P02" => CommitResult::Swallowed,
         // 57014: the statement timed out. A server that was frozen for a while reports this as soon as it resumes, and
         // nothing was written (PostgreSQL manual, 20.11.1).
         "40001" | "40P01" | "57014" => CommitResult::Retry(failure.into_error()),
-        // The connection has lost its guard, and is closed.
-        "26000" => {
-            CommitResult::Refused("the handler ran DEALLOCATE ALL, which removes idem's own statements as well".into())
-        }
+        // The connection has lost its guard or its INSERT, and is closed.
+        "26000" => CommitResult::Refused("the handler has deallocated idem's own prepared statements".into()),
+        "42501" | "25006" if in_insert => CommitResult::Refused(
+            format!(
+                "the messages that the handler staged cannot be written with the role or in the mode that it has set: undo \
+                 SET ROLE and SET TRANSACTION READ ONLY before it returns ({})",
+                failure.into_error()
+            )
+            .into(),
+        ),
+        "55P03" if in_insert => CommitResult::Busy(failure.into_error()),
+        _ if in_insert => match failure.fault(About::Messages) {
+            StoreError::Message(error) => CommitResult::Refused(error),
+            // Nothing was committed, and no message is at fault: the disk is full, or the table is missing.
+            fault => CommitResult::Unknown(fault),
+        },
         // 40003 is "statement completion unknown". Out of resources (class 53), or as a standby (25006), the server is
         // in no state to be trusted, and the message is not at fault.
         code if code == "40003" || code == "25006" || code.starts_with("53") => {
@@ -163,42 +172,17 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
     undo(txn, finished, undone).await
 }
 
-/// Returns what the refusal of an INSERT of staged messages means.
-fn refusal(failure: Failure) -> CommitResult {
-    match failure.code().unwrap_or_default() {
-        // The transaction was aborted before.
-        "25P02" => CommitResult::Swallowed,
-        "42501" | "25006" => CommitResult::Refused(
-            format!(
-                "the messages that the handler staged cannot be written with the role or in the mode that it has set: undo \
-                 SET ROLE and SET TRANSACTION READ ONLY before it returns ({})",
-                failure.into_error()
-            )
-            .into(),
-        ),
-        "26000" => CommitResult::Refused("a handler has deallocated idem's own statements".into()),
-        "55P03" => CommitResult::Busy(failure.into_error()),
-        "40001" | "40P01" | "57014" => CommitResult::Retry(failure.into_error()),
-        "22P02" if failure.says(RACED) => CommitResult::Retry(RACED.into()),
-        _ => match failure.fault(About::Messages) {
-            StoreError::Message(error) => CommitResult::Refused(error),
-            // Nothing was committed, and no message is at fault: the disk is full, or the table is missing.
-            fault => CommitResult::Unknown(fault),
-        },
-    }
-}
-
 /// Warns only once that a batch was split because of its settings.
-static TELL: std::sync::Once = std::sync::Once::new();
+static LOGGED: std::sync::Once = std::sync::Once::new();
 
 /// Rolls back a transaction that was not committed, and returns the result: `undone`, unless its handler had ended it. Only a
 /// guard that did not pass, so that nothing had finished, leaves that open.
 async fn undo(txn: Txn, finished: usize, undone: CommitResult) -> CommitResult {
-    let ticket = txn.ticket().map(Box::new);
+    let txn_handle = txn.txn_handle().map(Box::new);
     match rollback(txn).await {
-        Ok(Fate::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
-        Ok(Fate::Ended) if finished == 0 => CommitResult::RolledBack,
-        Err(fault) if finished == 0 => CommitResult::NotSent(fault, ticket),
+        Ok(TxnOutcome::CommittedEarly) => CommitResult::CommittedEarly(txn_handle.unwrap_or_default()),
+        Ok(TxnOutcome::Ended) if finished == 0 => CommitResult::RolledBack,
+        Err(fault) if finished == 0 => CommitResult::NotSent(fault, txn_handle),
         // The refusal stands, whether or not the connection can be reused.
         _ => undone,
     }

@@ -14,8 +14,7 @@ use super::answer::Failure;
 use super::begin::{self, Isolation, Kind};
 use super::handle::Statement;
 use super::limits::{OWN, Use};
-use super::pool::Pool;
-use super::ready::Ready;
+use super::pool::{Pool, Ready};
 
 /// A connection in use. Dropping it closes the socket, which makes the server roll back: cancelled futures, panics and
 /// timeouts need no other handling. A connection whose state is certain is put back.
@@ -180,7 +179,7 @@ impl Connection {
         self.ready.used
     }
 
-    /// Returns whether sqlx still counts the transaction that was forgotten in [`ready`](super::ready). A nested one that fails
+    /// Returns whether sqlx still counts the transaction that was forgotten in [`pool`](super::pool). A nested one that fails
     /// to begin, or whose `begin()` is dropped, makes it count down, and queue a ROLLBACK of everything.
     pub(super) fn counts_transaction(&self) -> bool {
         self.ready.conn.is_in_transaction()
@@ -188,7 +187,7 @@ impl Connection {
 
     /// Returns the kind of connections of its store.
     pub(super) fn kind(&self) -> Kind {
-        self.pool.opener.kind
+        self.pool.kind
     }
 
     /// Returns whether each transaction may run in a different session.

@@ -10,11 +10,10 @@ use crate::Reason;
 use crate::store::sql::statements;
 use crate::store::{
     Answer, Consumers, Filter, HandlerId, HandlerMark, KnownHandler, NUMBERS, Page, Replay, Replayed, Resolution, Row,
-    Stats, StoreError, next_provider_key, number, tell_of_retention,
+    Stats, StoreError, next_provider_key, number,
 };
 
 use super::answer::About;
-use super::quote::literal;
 use super::rows::{self, duration, ids, secs};
 use super::{Postgres, consumers_sql};
 
@@ -25,17 +24,15 @@ impl Consumers for Postgres {
             let numbers: Vec<i32> = names.iter().map(|name| number(&[consumer, name], attempt)).collect();
             let intern = self.query(consumers_sql::INTERN).bind(consumer).bind(names).bind(retention).bind(numbers);
             self.ask(intern).await?;
-            // In a separate statement, which sees the rows that another worker has inserted meanwhile.
-            let known = self.known(Some(consumer), Some(names)).await?;
-            let found = names.iter().map(|name| KnownHandler::named(&known, name)).collect::<Option<Vec<_>>>();
-            let Some(found) = found else { continue };
-            let stored = found.iter().map(|known| known.retention).max().flatten();
-            let found: Vec<HandlerId> = found.iter().map(|known| known.id).collect();
+            let mut found = Vec::with_capacity(names.len());
+            for name in names {
+                // In a separate statement, which sees the row that another worker has inserted meanwhile.
+                found.extend(self.number_of(consumer, name).await?);
+            }
+            if found.len() < names.len() {
+                continue;
+            }
             self.ask(self.query(consumers_sql::KEEP).bind(ids(&found)).bind(retention)).await?;
-            tell_of_retention(consumer, self.0.retention, stored, |millis| {
-                let (schema, consumer) = (&self.0.quoted, literal(consumer));
-                format!("UPDATE {schema}.handlers SET retention = '{millis} milliseconds' WHERE consumer = {consumer}")
-            });
             return Ok(found);
         }
         Err(StoreError::Unavailable("a handler was deleted while it was registered".into()))
@@ -43,17 +40,16 @@ impl Consumers for Postgres {
 
     /// Each statement leaves the names as they were or as they should be, so it may be repeated after any of them.
     async fn rename(&self, consumer: &str, old: &str, new: &str) -> Answer<bool> {
-        let known = self.known(Some(consumer), Some(&[old, new])).await?;
-        let id = |name| KnownHandler::named(&known, name).map(|known| known.id);
-        let (id, is_old) = match (id(old), id(new)) {
+        let (before, after) = (self.number_of(consumer, old).await?, self.number_of(consumer, new).await?);
+        let (id, is_old) = match (before, after) {
             (Some(before), Some(after)) if before == after => return Ok(true),
             (Some(before), Some(after)) if self.forget(after).await? => (before, true),
             (Some(before), Some(after)) if self.forget(before).await? => (after, false),
             (Some(_), Some(_)) => return Ok(false),
             (Some(before), None) => (before, true),
             (None, Some(after)) => (after, false),
-            (None, None) => match self.register(consumer, &[new]).await?.first() {
-                Some(id) => (*id, false),
+            (None, None) => match self.register(consumer, &[old]).await?.first() {
+                Some(id) => (*id, true),
                 None => return Ok(true),
             },
         };
@@ -71,7 +67,22 @@ impl Consumers for Postgres {
     }
 
     async fn handlers(&self, consumer: Option<&str>) -> Answer<Vec<KnownHandler>> {
-        self.known(consumer, None).await
+        let rows = self.ask(self.query(consumers_sql::KNOWN).bind(consumer)).await?;
+        let known = |row: &PgRow| {
+            Ok(KnownHandler {
+                id: HandlerId(row.try_get(0)?),
+                consumer: row.try_get(1)?,
+                name: row.try_get(2)?,
+                formerly: row.try_get(3)?,
+                seen: duration(row.try_get(4)?),
+                retention: row.try_get::<Option<i64>, _>(5)?.map(duration),
+                has_claims: row.try_get(6)?,
+                has_processed: row.try_get(7)?,
+                has_rows: row.try_get(8)?,
+                namespace: row.try_get(9)?,
+            })
+        };
+        Ok(rows.iter().map(known).collect::<Result<_, sqlx::Error>>()?)
     }
 
     async fn stats(&self, handlers: &[HandlerId]) -> Answer<Stats> {
@@ -105,14 +116,8 @@ impl Consumers for Postgres {
         Ok(Replayed::refused(reason.as_deref()))
     }
 
-    async fn resolve(
-        &self,
-        consumer: &str,
-        id: i64,
-        provider_key: Option<Uuid>,
-        resolution: &Resolution,
-    ) -> Answer<bool> {
-        let answer = match resolution {
+    async fn resolve(&self, consumer: &str, id: i64, provider_key: Option<Uuid>, how: &Resolution) -> Answer<bool> {
+        let answer = match how {
             Resolution::Answer(answer) => Some(answer.as_bytes()),
             Resolution::CallAgain => None,
             Resolution::Discard => {
@@ -131,25 +136,10 @@ impl Consumers for Postgres {
 }
 
 impl Postgres {
-    /// Returns the handlers with these names, or that had one of them before, without what they have in the large tables. Without
-    /// names, returns all handlers, with that.
-    async fn known(&self, consumer: Option<&str>, names: Option<&[&str]>) -> Answer<Vec<KnownHandler>> {
-        let rows = self.ask(self.query(consumers_sql::KNOWN).bind(consumer).bind(names)).await?;
-        let known = |row: &PgRow| {
-            Ok(KnownHandler {
-                id: HandlerId(row.try_get(0)?),
-                consumer: row.try_get(1)?,
-                name: row.try_get(2)?,
-                formerly: row.try_get(3)?,
-                seen: duration(row.try_get(4)?),
-                retention: row.try_get::<Option<i64>, _>(5)?.map(duration),
-                has_claims: row.try_get(6)?,
-                has_processed: row.try_get(7)?,
-                has_rows: row.try_get(8)?,
-                namespace: row.try_get(9)?,
-            })
-        };
-        Ok(rows.iter().map(known).collect::<Result<_, sqlx::Error>>()?)
+    /// Returns the number of a handler by its name, also by a former one.
+    async fn number_of(&self, consumer: &str, name: &str) -> Answer<Option<HandlerId>> {
+        let found = self.ask(self.shared(statements::NUMBER).bind(consumer).bind(name)).await?;
+        Ok(found.first().map(|row| row.try_get(0)).transpose()?.map(HandlerId))
     }
 
     /// Deletes a handler to which nothing belongs. Returns whether it has done so.

@@ -69,8 +69,7 @@ const CALLS: &str = "
 /// claims.
 ///
 /// The order makes it read the index, once for each handler. For an EXISTS, PostgreSQL reads the table until it finds a row of
-/// the handler, and so the whole table for one that has none. Callers with names need only the small tables: under an old
-/// snapshot, the indexes keep an entry for each claim and row that is gone.
+/// the handler, and so the whole table for one that has none.
 pub(super) const KNOWN: &str = "
     SELECT id, consumer, name, ARRAY(SELECT f.name FROM {schema}.former_names AS f WHERE f.handler_id = h.id),
            (extract(epoch FROM now() - seen_at) * 1000000)::bigint, (extract(epoch FROM retention) * 1000000)::bigint,
@@ -78,14 +77,12 @@ pub(super) const KNOWN: &str = "
            (SELECT c.namespace FROM {schema}.call_namespaces AS c WHERE c.handler_id = h.id)
     FROM {schema}.handlers AS h
         LEFT JOIN LATERAL (
-            SELECT p.key FROM {schema}.processed_messages AS p WHERE $2 IS NULL AND p.handler_id = h.id ORDER BY p.key LIMIT 1
+            SELECT p.key FROM {schema}.processed_messages AS p WHERE p.handler_id = h.id ORDER BY p.key LIMIT 1
         ) AS claim ON true
         LEFT JOIN LATERAL (
-            SELECT i.key FROM {schema}.inbox_messages AS i WHERE $2 IS NULL AND i.handler_id = h.id ORDER BY i.key LIMIT 1
+            SELECT i.key FROM {schema}.inbox_messages AS i WHERE i.handler_id = h.id ORDER BY i.key LIMIT 1
         ) AS inbox ON true
-    WHERE consumer = coalesce($1, consumer) AND ($2::text[] IS NULL OR h.name = ANY($2) OR EXISTS (
-        SELECT FROM {schema}.former_names AS f WHERE f.handler_id = h.id AND f.name = ANY($2)
-    ))
+    WHERE consumer = coalesce($1, consumer)
     ORDER BY consumer, name";
 
 pub(super) const STATS: &str = "

@@ -97,7 +97,6 @@ impl Postgres {
 /// Shows the location of the database, without the password.
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { facts, retention, .. } = &*self.0;
-        f.debug_struct("Postgres").field("facts", facts).field("retention", retention).finish_non_exhaustive()
+        f.debug_struct("Postgres").field("facts", &self.0.facts).finish_non_exhaustive()
     }
 }

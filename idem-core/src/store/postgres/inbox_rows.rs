@@ -1,4 +1,4 @@
-//! Inbox rows: inserted, taken, started, called for, and their outcomes.
+//! Inbox rows: inserted, fetched, started, called for, and their outcomes.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use uuid::Uuid;
 use crate::Reason;
 use crate::store::sql::statements;
 use crate::store::{
-    Answer, CRASHED_LEASES, CallAnswer, CallResult, Caller, ClaimState, DueRows, HandlerId, Identity, InboxRows,
-    LeftCalls, LookBack, NewRow, RELEASED_AT_ONCE, Row, RowKind, RowResult, StoreError, TakeLimit, TakenCalls,
-    envelope, error_text,
+    Answer, CRASHED_LEASES, CallAnswer, CallResult, ClaimState, DueRows, FetchFor, FetchLimit, FetchedRows, HandlerId,
+    Identity, InboxRows, LeftCalls, LookBack, NewRow, RELEASED_AT_ONCE, Row, RowResult, StoreError, envelope,
+    error_text,
 };
 
 use super::answer::About;
 use super::rows::{self, back, columns, each, fingerprints, ids, interval, number, secs};
-use super::{Postgres, Txn, calls_sql, inbox_sql};
+use super::{Postgres, Txn, inbox_sql};
 
 /// Returns for how many seconds the last lease must have expired.
 fn over(lease: Duration) -> f64 {
@@ -78,40 +78,12 @@ impl InboxRows for Postgres {
         Ok(DueRows { ordinary, orphan, alone, crashed })
     }
 
-    async fn take(
-        &self,
-        handlers: &[HandlerId],
-        kind: RowKind,
-        limit: TakeLimit,
-        token: Uuid,
-        lease: Duration,
-    ) -> Answer<Vec<Row>> {
-        let which = match kind {
-            RowKind::Ordinary => inbox_sql::ORDINARY,
-            RowKind::Orphan => inbox_sql::ORPHAN,
-            RowKind::Alone => inbox_sql::ALONE,
-        };
-        let since = back(limit.since);
-        let [limit, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let query = self.query(&inbox_sql::take(which)).bind(ids(handlers)).bind(limit).bind(token);
-        let rows = self.ask(query.bind(secs(lease)).bind(bytes).bind(since)).await?;
-        rows::all(&rows)
-    }
-
-    async fn take_calls(
-        &self,
-        callers: &[Caller],
-        limit: usize,
-        since: Option<Duration>,
-        token: Uuid,
-    ) -> Answer<TakenCalls> {
-        let handlers: Vec<i32> = callers.iter().map(|caller| caller.handler.0).collect();
-        let leases: Vec<f64> = callers.iter().map(|caller| secs(caller.lease)).collect();
-        let names: Vec<&str> = callers.iter().map(|caller| &*caller.name).collect();
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let query = self.query(&calls_sql::take()).bind(handlers).bind(limit).bind(token).bind(leases).bind(names);
-        let (taken, since) = self.ask_since(About::Nothing, query.bind(back(since))).await?;
-        Ok(TakenCalls { rows: rows::all(&taken)?, since })
+    async fn fetch(&self, handlers: &[FetchFor], limit: FetchLimit, token: Uuid) -> Answer<FetchedRows> {
+        let [rows, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let query = self.query(&inbox_sql::fetch(limit.kind)).bind(each(handlers, |of| of.handler.0)).bind(rows);
+        let query = query.bind(token).bind(each(handlers, |of| secs(of.lease))).bind(bytes).bind(back(limit.since));
+        let (fetched, since) = self.ask_since(About::Nothing, query.bind(each(handlers, |of| &*of.call))).await?;
+        Ok(FetchedRows { rows: rows::all(&fetched)?, since })
     }
 
     async fn date_call(&self, row: &Row, lease: Duration) -> Answer<Option<Instant>> {
@@ -121,7 +93,7 @@ impl InboxRows for Postgres {
     }
 
     async fn release_calls(&self, handlers: &[HandlerId]) -> Answer<LeftCalls> {
-        let query = self.query(&calls_sql::release()).bind(ids(handlers)).bind(i64::from(RELEASED_AT_ONCE));
+        let query = self.query(&inbox_sql::release_calls()).bind(ids(handlers)).bind(i64::from(RELEASED_AT_ONCE));
         let rows = self.ask(query).await?;
         let (released, in_doubt): (i64, i64) = rows::one(&rows)?;
         Ok(LeftCalls { released: released.unsigned_abs(), in_doubt: in_doubt.unsigned_abs() })
@@ -136,10 +108,10 @@ impl InboxRows for Postgres {
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Answer<bool> {
-        let ((attempts, starts, breaks), due, reason, error) = match result {
+        let ((attempts, starts, lost), due, reason, error) = match result {
             RowResult::Failed { next, error } => ((1, 0, 0), next.ok(), next.err(), Some(error)),
             RowResult::Broke { due, error } => ((0, 1, 1), Some(*due), None, Some(error)),
-            RowResult::GivenBack { due } => ((0, 1, 0), Some(*due), None, None),
+            RowResult::Snoozed { due } => ((0, 1, 0), Some(*due), None, None),
             RowResult::Released { due } => ((0, 0, 0), Some(*due), None, None),
             RowResult::Dead { reason, error } => ((0, 0, 0), None, Some(*reason), Some(error)),
             RowResult::LeftToCall { provider_key } => {
@@ -164,7 +136,7 @@ impl InboxRows for Postgres {
             }
         };
         let query = self.shared(statements::RECORD_RESULT).bind(row.id).bind(row.locked_by);
-        let query = query.bind(attempts).bind(starts).bind(breaks).bind(due.map(interval));
+        let query = query.bind(attempts).bind(starts).bind(lost).bind(due.map(interval));
         let query = query.bind(reason.map(Reason::as_str)).bind(error.map(|error| error_text(error).into_owned()));
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }

@@ -1,14 +1,14 @@
 //! The statements of inbox rows.
 
 use crate::Reason;
-use crate::store::{self, CRASHED_AT_ONCE, MAX_STARTS};
+use crate::store::sql::statements;
+use crate::store::{self, CRASHED_AT_ONCE, MAX_STARTS, RowKind};
 
-use super::calls_sql::CALLING;
 use super::rows::COLUMNS;
 
-/// Deletes the rows $1 with the tokens $2, and dates their claims if $4 is true. Deleting a row locks it, so that other takers skip
-/// it while the handler runs. Of several, one claim records that only idem commits this transaction. $3: the lock timeout of what
-/// follows.
+/// Deletes the rows $1 with the tokens $2, and dates their claims if $4 is true. Deleting a row locks it, so that other fetches
+/// skip it while the handler runs. Of several, one claim records that only idem commits this transaction. $3: the lock timeout of
+/// what follows.
 pub(super) const START: &str = "
     WITH gone AS (
         DELETE FROM {schema}.inbox_messages AS i USING unnest($1::bigint[], $2::uuid[]) AS ours (id, locked_by)
@@ -24,20 +24,21 @@ pub(super) const START: &str = "
     FROM gone HAVING count(*) > 0";
 
 /// The predicate of the index of ordinary rows. The planner uses the index only for a statement that repeats it.
-pub(super) const ORDINARY: &str =
-    "i.state IN ('scheduled', 'running') AND i.crash_count = 0 AND i.lost_connections <= 1";
+const ORDINARY: &str = "i.state IN ('scheduled', 'running') AND i.crash_count = 0 AND i.lost_connections <= 1";
 /// The predicate of the index of rows that may have ended a process or a connection, and those beside which no other row
 /// may run.
-pub(super) const ORPHAN: &str =
+const ORPHAN: &str =
     "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count <= 1";
 /// The same for those beside which nothing may run, without the rows that are to be dead-lettered as crashed.
-pub(super) const ALONE: &str = "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count IN (2, 3)";
+const ALONE: &str = "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count IN (2, 3)";
 const CRASHED: &str =
     "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count >= 4";
 const _: () = assert!(MAX_STARTS == 4);
+/// The predicate of the index of rows in their call phase.
+const CALLING: &str = "i.state = 'calling'";
 
 /// When a worker may have the row: the column of the indexes. That of a row that another one has locked is the end of its lease.
-pub(super) const DUE: &str = "coalesce(i.locked_until, i.run_at)";
+const DUE: &str = "coalesce(i.locked_until, i.run_at)";
 
 /// Rows are inserted in this order, so that two transactions cannot deadlock.
 pub(super) const INSERT: &str = "
@@ -70,40 +71,48 @@ pub(super) const EXTEND: &str = "
 /// limit that is evaluated again for each joined row takes more rows than it allows. The lengths of payloads are known
 /// without reading them (octet_length of a value that is stored out of line reads its pointer).
 ///
-/// $6 bounds how far back the search goes: under an old snapshot the index keeps an entry for each row that was taken
-/// since, and a search from the oldest entry steps over all of them.
-pub(super) fn take(which: &str) -> String {
+/// $1, $4 and $7: the handlers, their leases in seconds, and the names of their calls; $2 the limit, $3 the token, $5 the limit of
+/// bytes. $6 bounds how many seconds the search goes back: under an old snapshot the index keeps an entry for each row that was
+/// fetched since, and a search from the oldest entry steps over all of them.
+pub(super) fn fetch(kind: RowKind) -> String {
+    let which = match kind {
+        RowKind::Ordinary => ORDINARY,
+        RowKind::Orphan => ORPHAN,
+        RowKind::Alone => ALONE,
+        RowKind::Calling => CALLING,
+    };
+    let fetched = statements::fetched(kind).replace("{now}", "now()");
     format!(
         "WITH due AS MATERIALIZED (
-            SELECT found.id, found.due, found.bytes FROM unnest($1::int[]) AS handler (id), LATERAL (
-                SELECT i.id, {DUE} AS due, octet_length(i.payload) + octet_length(i.envelope::text) AS bytes
+            SELECT found.* FROM unnest($1::int[], $4::float8[], $7::text[]) AS handler (id, lease, call), LATERAL (
+                SELECT i.id, {DUE} AS due, handler.lease, handler.call,
+                       octet_length(i.payload) + octet_length(i.envelope::text) AS bytes
                 FROM {{schema}}.inbox_messages AS i
                 WHERE i.handler_id = handler.id AND {which} AND {DUE} <= now()
                   AND {DUE} >= now() - $6::float8 * interval '1 second'
                 ORDER BY {DUE} LIMIT $2 FOR UPDATE SKIP LOCKED
             ) AS found ORDER BY found.due LIMIT $2
         ), fit AS MATERIALIZED (
-            SELECT id, due, sum(bytes) OVER (ORDER BY due, id) - bytes AS before FROM due
+            SELECT *, sum(bytes) OVER (ORDER BY due, id) - bytes AS before FROM due
         )
         UPDATE {{schema}}.inbox_messages AS i
-        SET state = 'running', crash_count = i.crash_count + 1, locked_by = $3,
-            locked_until = now() + $4::float8 * interval '1 second'
+        SET crash_count = i.crash_count + 1, locked_by = $3, locked_until = now() + due.lease * interval '1 second', {fetched}
         FROM fit AS due, {{schema}}.handlers AS h
         WHERE i.id = due.id AND h.id = i.handler_id AND due.before < $5
         RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due) * 1000000)::bigint AS waited"
     )
 }
 
-/// A taken row has a start, so it is in the small index of orphaned rows, or in that of calls.
+/// A fetched row has a start, so it is in the small index of orphaned rows, or in that of calls.
 pub(super) fn rows_by_token() -> String {
-    let taken = |which: &str| {
+    let fetched = |which: &str| {
         format!(
             "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
             WHERE {which} AND i.locked_by = $1"
         )
     };
     let started = "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2)";
-    format!("{} UNION ALL {} ORDER BY id", taken(started), taken(CALLING))
+    format!("{} UNION ALL {} ORDER BY id", fetched(started), fetched(CALLING))
 }
 
 /// A running row looks due once its lease has expired, but is not pending work: it is locked, and skipped.
@@ -126,6 +135,23 @@ pub(super) fn poll_due() -> String {
             &format!("{DUE} < now() - $2::float8 * interval '1 second' AND {}", back("($2::float8 + $4::float8)")),
             "FOR KEY SHARE SKIP LOCKED"
         ),
+    )
+}
+
+/// Makes rows ordinary whose handlers make no call. $1: the handlers, $2 how many rows to release.
+pub(super) fn release_calls() -> String {
+    format!(
+        "WITH found AS MATERIALIZED (
+            SELECT i.id FROM {{schema}}.inbox_messages AS i
+            WHERE i.handler_id = ANY($1) AND {CALLING} AND i.called_at IS NULL LIMIT $2 FOR UPDATE SKIP LOCKED
+        ), released AS (
+            UPDATE {{schema}}.inbox_messages AS i SET state = 'scheduled', crash_count = 0
+            FROM found WHERE i.id = found.id RETURNING 1
+        )
+        SELECT (SELECT count(*) FROM released), (
+            SELECT count(*) FROM {{schema}}.inbox_messages AS i
+            WHERE i.handler_id = ANY($1) AND {CALLING} AND i.called_at IS NOT NULL
+        )"
     )
 }
 

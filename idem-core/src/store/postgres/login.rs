@@ -5,7 +5,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use sqlx::ConnectOptions;
-use sqlx::PgConnection;
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError};
 use tokio::time::timeout;
 
@@ -18,10 +17,8 @@ use super::limits::CONNECT;
 /// The options of each login: those of the URL, which a callback may change.
 #[derive(Clone)]
 pub(super) struct Login {
-    target: PgConnectOptions,
-    credentials: Option<Callback>,
-    /// A pooler is in between.
-    pooled: bool,
+    pub(super) target: PgConnectOptions,
+    pub(super) credentials: Option<Callback>,
 }
 
 /// Parses the URL. The error does not repeat it, since it may contain a password.
@@ -49,10 +46,6 @@ pub(super) type Callback = Arc<dyn Fn(PgConnectOptions) -> Asking + Send + Sync>
 type Asking = Pin<Box<dyn Future<Output = Result<PgConnectOptions, BoxError>> + Send>>;
 
 impl Login {
-    pub(super) fn new(target: PgConnectOptions, credentials: Option<Callback>, pooled: bool) -> Self {
-        Self { target, credentials, pooled }
-    }
-
     /// Returns the options of one login.
     pub(super) async fn options(&self) -> Result<PgConnectOptions, Failure> {
         let Some(credentials) = &self.credentials else { return Ok(self.target.clone()) };
@@ -73,19 +66,8 @@ impl Login {
         Err(Failure::Lost(failed.into()))
     }
 
-    /// Logs in with these options. The settings that idem needs are made here, so that no
-    /// callback can leave them out.
-    pub(super) async fn connect(&self, options: PgConnectOptions) -> Result<PgConnection, Failure> {
-        let options = match self.pooled {
-            // pgbouncer rejects the setting (its manual, `ignore_startup_parameters`), and a cached statement would be
-            // executed in a session that does not have it.
-            true => options.extra_float_digits(None).statement_cache_capacity(0),
-            false => options,
-        };
-        options.connect().await.map_err(|error| self.explained(error.into()))
-    }
-
-    fn explained(&self, failure: Failure) -> Failure {
+    /// Returns the failure of a login, with its remedy if what the callback returns is refused.
+    pub(super) fn explained(&self, failure: Failure) -> Failure {
         let Failure::Lost(error) = failure else { return failure };
         // Class 28: invalid authorization specification.
         let is_refused = |error: &PgDatabaseError| error.code().starts_with("28");

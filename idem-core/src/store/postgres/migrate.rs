@@ -13,7 +13,7 @@ use super::answer::Failure;
 use super::check::{self, Failed};
 use super::connection::Connection;
 use super::quote::{literal, quoted};
-use super::tables::{CURE, grants, place};
+use super::tables::{REMEDY, grants, place};
 
 /// All migrations, in order. The files write the ledger themselves, so that they can be run by hand. Old and new versions of
 /// idem run side by side during a rolling deploy, so a migration either keeps the previous version working, or records in the
@@ -56,7 +56,7 @@ pub(super) async fn run(
         // An undefined column, which can only be one of the ledger's.
         Some("42703") => tables::lacks(
             &place(schema),
-            CURE,
+            REMEDY,
             &format!("a column of the table `migrations` ({})", failure.into_error()),
         ),
         _ => failed("cannot migrate", failure.into_error()),

@@ -5,23 +5,22 @@
 //! | `handle` | what all the files share: the pool and the name of the schema |
 //! | `options` | how a store is opened |
 //! | `check`, `migrate`, `tables` | settings and tables that would lose messages |
-//! | `pool`, `connection` | the two pools of connections, and a connection in use |
-//! | `ready`, `login`, `session`, `limits` | opening connections, logins, session settings, time limits |
+//! | `pool`, `connection` | the two pools of connections, how new ones are opened, and a connection in use |
+//! | `login`, `session`, `limits` | logins, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
 //! | `transactions`, `claims_sql`, `txn`, `begin`, `commit`, `rollback` | transactions: begin, claim, guard and commit, roll back, and how one ended |
 //! | `state` | removing a handler's state from a session; what it is set to in each transaction behind a pooler |
-//! | `inbox_rows`, `inbox_sql`, `calls_sql`, `rows` | inbox rows, also in their call phase |
+//! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows, also in their call phase |
 //! | `outbox_rows`, `outbox_sql` | the outbox, for handlers, relays and operators |
 //! | `consumers`, `consumers_sql` | handlers, gauges, dead letters |
 //! | `writes`, `local_sql` | the messages that COMMIT writes |
 //! | `own` | claims and staged messages in transactions of the application's own |
-//! | `prune`, `prune_sql` | removing old claims |
+//! | `prune` | removing old claims |
 //! | `quote` | names and values in the text of statements |
 //! | `plans` | tests of query plans |
 
 mod answer;
 mod begin;
-mod calls_sql;
 mod check;
 mod claims_sql;
 mod commit;
@@ -43,9 +42,7 @@ mod own;
 mod plans_tests;
 mod pool;
 mod prune;
-mod prune_sql;
 mod quote;
-mod ready;
 mod rollback;
 mod rows;
 mod session;

@@ -15,7 +15,6 @@ use super::limits::Use;
 use super::login::{self, Callback, Login};
 use super::pool::Pool;
 use super::quote::quoted;
-use super::ready::Opener;
 use super::{check, claims_sql, local_sql, migrate, outbox_sql, tables};
 
 /// The options of a [`Postgres`] store. Returned by [`Postgres::options`].
@@ -43,6 +42,7 @@ pub struct PostgresOptions {
     retention: Duration,
     verify_only: bool,
     resets: bool,
+    allow_unsafe: bool,
     kind: Kind,
 }
 
@@ -56,7 +56,8 @@ impl PostgresOptions {
             retention: Duration::from_secs(7 * 24 * 3600),
             verify_only: false,
             resets: false,
-            kind: Kind { pooled: false, durable: true, isolation: Isolation::ReadCommitted },
+            allow_unsafe: false,
+            kind: Kind { pooled: false, isolation: Isolation::ReadCommitted },
         }
     }
 
@@ -157,17 +158,17 @@ impl PostgresOptions {
 
     /// Logs a warning instead of returning an error if the database may lose a commit that it has reported (`fsync`,
     /// `full_page_writes` or `synchronous_commit` off, unlogged tables). **A crash then loses messages**, since the
-    /// broker was already acked.
+    /// broker was already acked. The transactions of messages turn `synchronous_commit` on nevertheless.
     ///
     /// ```no_run
     /// # async fn connect() -> Result<(), idem_core::Error> {
-    /// // A server of tests that runs with `fsync = off`.
+    /// // A server of tests that runs with `fsync = off`, as that of testcontainers does.
     /// let url = "postgres://test@localhost/test";
     /// let store = idem_core::Postgres::options(url).allow_unsafe_durability().connect().await?;
     /// # Ok(()) }
     /// ```
     pub fn allow_unsafe_durability(mut self) -> Self {
-        self.kind.durable = false;
+        self.allow_unsafe = true;
         self
     }
 
@@ -249,14 +250,13 @@ impl PostgresOptions {
     pub async fn connect(self) -> Result<Postgres, Error> {
         self.validate()?;
         let kind = self.kind;
-        let login = Login::new(login::parse(&self.url)?, self.credentials, kind.pooled);
+        let login = Login { target: login::parse(&self.url)?, credentials: self.credentials };
         let name = login.name();
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
         let quoted = quoted(&self.schema);
-        let [claim, writes] = [claims_sql::prepare(), format!("{}; {}", outbox_sql::prepare(), local_sql::prepare())]
+        let prepared = [claims_sql::prepare(), format!("{}; {}", outbox_sql::prepare(), local_sql::prepare())]
             .map(|text| text.replace("{schema}", &quoted));
-        let opener = Opener::new(login, kind, claim, writes);
-        let pool = Arc::new(Pool::new(opener, self.connections, self.resets));
+        let pool = Arc::new(Pool::new(login, kind, prepared, self.connections, self.resets));
         let mut connection = pool.connection(Use::Own).await.map_err(|lost| {
             let error = lost.into_error();
             // The errors of pgbouncer and RDS Proxy about a startup parameter.
@@ -283,9 +283,9 @@ impl PostgresOptions {
             );
         }
         let role = connection.ready.session.role.clone();
-        let clock = check::server(&mut connection, !kind.durable, &failed).await?;
+        let clock = check::server(&mut connection, self.allow_unsafe, &failed).await?;
         migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
-        tables::check(&mut connection, &self.schema, !kind.durable, &failed).await?;
+        tables::check(&mut connection, &self.schema, self.allow_unsafe, &failed).await?;
         connection.put_back();
         Ok(Postgres(Arc::new(Inner {
             pool,
@@ -328,13 +328,8 @@ impl PostgresOptions {
 impl fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresOptions")
-            .field("credentials", &self.credentials.is_some())
             .field("schema", &self.schema)
-            .field("connections", &self.connections)
-            .field("retention", &self.retention)
-            .field("verify_only", &self.verify_only)
-            .field("resets", &self.resets)
-            .field("kind", &self.kind)
+            .field("credentials", &self.credentials.is_some())
             .finish_non_exhaustive()
     }
 }

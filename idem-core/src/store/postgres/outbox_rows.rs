@@ -15,9 +15,7 @@ use crate::store::{
 };
 use crate::{Error, Key};
 
-use super::handle::Statement;
-use super::rows::{self, duration, interval, secs, time};
-use super::writes::Staged;
+use super::rows::{self, duration, each, interval, secs, time};
 use super::{Postgres, Txn, outbox_sql};
 
 /// How many ids one statement counts, or twice as many as a quick one before it. Each then ends in time although rows were deleted
@@ -27,12 +25,6 @@ const QUICK: Duration = Duration::from_millis(100);
 
 fn bounded(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// Binds the ids and message ids of rows.
-fn named<'q>(query: Statement<'q>, rows: impl Iterator<Item = RowRef> + Clone) -> Statement<'q> {
-    let query = query.bind(rows.clone().map(|row| row.id).collect::<Vec<_>>());
-    query.bind(rows.map(|row| row.message_id).collect::<Vec<_>>())
 }
 
 /// Decodes the columns that waiting and dead messages have in common.
@@ -62,14 +54,8 @@ impl OutboxRows for Postgres {
     }
 
     fn stage(&self, txn: &mut Txn, outbox: OutboxId, outgoing: Vec<StagedMessage>, local: Vec<LocalMessage>) {
-        match &mut txn.writes.staged {
-            _ if outgoing.is_empty() => {}
-            Some(staged) => staged.messages.extend(outgoing),
-            none => *none = Some(Staged { outbox, messages: outgoing }),
-        }
-        if !local.is_empty() {
-            txn.writes.local = local;
-        }
+        txn.writes.staged.extend(outgoing.into_iter().map(|message| (outbox, message)));
+        txn.writes.local.extend(local);
     }
 
     async fn lease_outbox(&self, outbox: OutboxId, token: Uuid, request: LeaseRequest) -> Answer<LeaseAnswer> {
@@ -130,19 +116,20 @@ impl OutboxRows for Postgres {
 
     async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Answer<u64> {
         let query = self.query(&outbox_sql::delete()).bind(outbox.number).bind(token);
-        let rows = self.ask_long(named(query, published.iter().copied())).await?;
+        let query = query.bind(each(published, |row| row.id)).bind(each(published, |row| row.message_id));
+        let rows = self.ask_long(query).await?;
         let (deleted,): (i64,) = rows::one(&rows)?;
         Ok(deleted.unsigned_abs())
     }
 
     async fn record_failures(&self, outbox: OutboxId, token: Uuid, failures: &[PublishFailure]) -> Answer<()> {
-        let due: Vec<Option<f64>> = failures.iter().map(|failure| failure.next.map(secs)).collect();
-        let errors: Vec<Vec<u8>> =
-            failures.iter().map(|failure| error_text(&failure.error).into_owned().into_bytes()).collect();
         let query = self.query(&outbox_sql::record()).bind(outbox.number).bind(token);
-        let query = named(query, failures.iter().map(|failure| failure.row));
-        let attempts = failures.iter().map(|failure| i32::try_from(failure.attempts).unwrap_or(i32::MAX));
-        self.ask_long(query.bind(due).bind(errors).bind(attempts.collect::<Vec<_>>())).await.map(drop)
+        let query = query.bind(each(failures, |failure| failure.row.id));
+        let query = query.bind(each(failures, |failure| failure.row.message_id));
+        let query = query.bind(each(failures, |failure| failure.next.map(secs)));
+        let query = query.bind(each(failures, |failure| error_text(&failure.error).into_owned().into_bytes()));
+        let query = query.bind(each(failures, |failure| rows::number(failure.attempts)));
+        self.ask_long(query).await.map(drop)
     }
 
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Answer<OutboxStats> {

@@ -117,8 +117,8 @@ pub(super) fn delete() -> String {
     )
 }
 
-/// Charges messages, and makes dead letters of those without a time ($5) of their next attempt. It is one statement: if
-/// the second of two failed, the first would be repeated, and charge again.
+/// Records attempts of messages, and makes dead letters of those without a time ($5) of their next attempt. It is one statement:
+/// if the second of two failed, the first would be repeated, and count again.
 pub(super) fn record() -> String {
     format!(
         "WITH failed AS MATERIALIZED (

@@ -6,10 +6,10 @@ use crate::outbox::{Outgoing, StoreOutbox};
 use crate::store::{Consumers, OutboxRows, OwnClaim, StoreError, check_transaction, checked};
 use crate::{Error, Fingerprint, Key, KeyError};
 
-use super::writes::Staged;
+use super::writes::bind;
 use super::{Postgres, claims_sql, outbox_sql};
 
-/// Why a statement has inserted nothing.
+/// Why a statement has inserted nothing. The name is registered again for the transaction that repeats this one.
 const UNKNOWN: &str = "the transaction does not know the name: use a connection of the store's database. If that was \
                        restored just now, or the transaction is older than the name (REPEATABLE READ), repeat the \
                        transaction. A trigger of the table may also have refused the row";
@@ -76,27 +76,25 @@ impl Postgres {
         let failed = |error: StoreError| Error::database("could not claim a message", error);
         let name = (consumer.to_owned(), handler.to_owned());
         let refused = |error: sqlx::Error| Error::database("could not claim a message", error);
-        for _ in 0..3 {
-            let id = async {
-                let ids = self.register(consumer, &[handler]).await?;
-                ids.first().copied().ok_or_else(|| StoreError::Unavailable("no handler was registered".into()))
-            };
-            let id = self.0.handlers.get(&name, id).await.map_err(failed)?.0;
-            let claim = self.query(claims_sql::OWN).persistent(false);
-            let claim = claim.bind(id).bind(key.as_bytes()).bind(fingerprint.as_bytes());
-            if claim.fetch_optional(&mut *connection).await.map_err(refused)?.is_some() {
-                return Ok(OwnClaim::New);
-            }
-            let known = self.query(claims_sql::OWN_EXISTING).persistent(false).bind(id).bind(key.as_bytes());
-            if let Some(row) = known.fetch_optional(&mut *connection).await.map_err(refused)? {
-                let found: &[u8] = row.try_get(0).map_err(refused)?;
-                let is_copy = fingerprint.is_copy_of(Fingerprint::stored(found));
-                return Ok(OwnClaim::found(is_copy, row.try_get(1).map_err(refused)?));
-            }
-            // It was pruned in between, or the database does not have the number.
-            self.0.handlers.forget(&name);
+        let id = async {
+            let ids = self.register(consumer, &[handler]).await?;
+            ids.first().copied().ok_or_else(|| StoreError::Unavailable("no handler was registered".into()))
+        };
+        let id = self.0.handlers.get(&name, id).await.map_err(failed)?.0;
+        let claim = self.query(claims_sql::OWN).persistent(false);
+        let claim = claim.bind(id).bind(key.as_bytes()).bind(fingerprint.as_bytes());
+        if claim.fetch_optional(&mut *connection).await.map_err(refused)?.is_some() {
+            return Ok(OwnClaim::New);
         }
-        Err(Error::database("could not claim a message", UNKNOWN))
+        let known = self.query(claims_sql::OWN_EXISTING).persistent(false).bind(id).bind(key.as_bytes());
+        let Some(row) = known.fetch_optional(&mut *connection).await.map_err(refused)? else {
+            // The database does not have the number, or the claim was pruned in between.
+            self.0.handlers.forget(&name);
+            return Err(Error::database("could not claim a message", UNKNOWN));
+        };
+        let found: &[u8] = row.try_get(0).map_err(refused)?;
+        let is_copy = fingerprint.is_copy_of(Fingerprint::stored(found));
+        Ok(OwnClaim::found(is_copy, row.try_get(1).map_err(refused)?))
     }
 }
 
@@ -122,26 +120,18 @@ impl StoreOutbox<Postgres> {
             return Ok(());
         }
         check_transaction(connection.is_in_transaction())?;
-        let number = async || self.store.0.outboxes.get(&self.name, self.store.register_outbox(&self.name)).await;
-        let outbox = number().await?;
+        let outbox = self.store.0.outboxes.get(&self.name, self.store.register_outbox(&self.name)).await?;
         let messages = checked(messages, self.store.0.facts.notifier.limit(outbox))?;
-        let mut staged = Staged { outbox, messages };
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
-        let mut insert = async |staged: &Staged| {
-            let query = staged.bind(self.store.query(outbox_sql::STAGE_OWN)).persistent(false);
-            let row = query.fetch_one(&mut *connection).await.map_err(failed)?;
-            row.try_get::<i64, _>(0).map_err(failed)
-        };
-        let mut rows = insert(&staged).await?;
-        if rows == 0 {
-            self.store.0.outboxes.forget(&self.name);
-            staged.outbox = number().await?;
-            rows = insert(&staged).await?;
-        }
-        match rows {
-            0 => Err(Error::database("could not stage messages", UNKNOWN)),
-            rows if rows == staged.messages.len() as i64 => {
-                self.look_for_relay(outbox);
+        let query = bind(self.store.query(outbox_sql::STAGE_OWN), outbox, &messages).persistent(false);
+        let row = query.fetch_one(&mut *connection).await.map_err(failed)?;
+        match row.try_get::<i64, _>(0).map_err(failed)? {
+            0 => {
+                self.store.0.outboxes.forget(&self.name);
+                Err(Error::database("could not stage messages", UNKNOWN))
+            }
+            rows if rows == messages.len() as i64 => {
+                self.check_for_relay(outbox);
                 Ok(())
             }
             _ => Err(Error::database("could not stage messages", "a trigger of outbox_messages has refused a row")),

@@ -7,15 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use crate::store::FOR_A_RELAY;
 
 use super::answer::Failure;
+use super::begin::Kind;
 use super::connection::Connection;
 use super::limits::{CONNECT, Use};
-use super::ready::{Opener, Ready};
+use super::login::Login;
+use super::session::{self, Session};
 
 /// How many connections are opened at once. After an outage all tasks want one, in each process: a server that gets all
 /// logins at the same time answers none in time, and all would be tried again.
@@ -28,15 +32,30 @@ fn own(connections: usize) -> usize {
 
 /// The connections of one store.
 pub(super) struct Pool {
-    pub(super) opener: Opener,
+    login: Login,
+    pub(super) kind: Kind,
+    /// Prepares the statements of a transaction that a handler may use.
+    prepare: String,
+    /// Prepares those that write what it stages.
+    writes: String,
+    /// The first session of idem's own, which tells what later ones start with.
+    first: Mutex<Option<Session>>,
     /// Whether the settings of a handler are undone before the next one of its batch.
     pub(super) resets: AtomicBool,
     lent: Slots,
     own: Slots,
-    /// Limits own statements that may take long: where there are two connections, another one can always run beside them,
-    /// which extends leases.
+    /// Limits own statements that may take long: where there are two connections, another one can always run concurrently with
+    /// them, which extends leases.
     long: Semaphore,
     logins: Semaphore,
+}
+
+/// A connection whose session is prepared.
+pub(super) struct Ready {
+    pub(super) conn: PgConnection,
+    pub(super) session: Session,
+    /// Whether it has been in use before.
+    pub(super) used: bool,
 }
 
 /// The connections of one use.
@@ -53,11 +72,16 @@ impl Slots {
 }
 
 impl Pool {
-    /// Creates a pool of at most `connections`, at least 2.
-    pub(super) fn new(opener: Opener, connections: usize, resets: bool) -> Self {
-        let own = own(connections);
+    /// Creates a pool of at most `connections`, at least 2. `prepared`: what prepares the statements of a transaction, and those
+    /// that write what a handler stages.
+    pub(super) fn new(login: Login, kind: Kind, prepared: [String; 2], connections: usize, resets: bool) -> Self {
+        let (own, [prepare, writes]) = (own(connections), prepared);
         Self {
-            opener,
+            login,
+            kind,
+            prepare,
+            writes,
+            first: Mutex::default(),
             resets: AtomicBool::new(resets),
             lent: Slots::new(connections.saturating_sub(own).max(1)),
             own: Slots::new(own),
@@ -116,13 +140,41 @@ impl Pool {
 
     async fn open(&self, of: Use) -> Result<Ready, Failure> {
         // An error of the callback for credentials says nothing about the idle connections, so they are kept.
-        let options = self.opener.login.options().await?;
-        let ready = timeout(CONNECT, self.opener.open(of, options)).await;
+        let options = self.login.options().await?;
+        let ready = timeout(CONNECT, self.prepared(of, options)).await;
         let ready = ready.unwrap_or_else(|late| Err(Failure::Lost(late.into())));
         if ready.is_err() {
             self.empty();
         }
         ready
+    }
+
+    /// Logs in with these options, and prepares the session. The settings that idem needs are made here, so that no callback can leave
+    /// them out.
+    async fn prepared(&self, of: Use, options: PgConnectOptions) -> Result<Ready, Failure> {
+        let pooled = self.kind.pooled;
+        let first = self.first.lock().clone();
+        let options = match pooled {
+            // A pooler accepts no settings: its sessions start with the role's settings. pgbouncer rejects this one as well (its
+            // manual, `ignore_startup_parameters`), and a cached statement would be executed in a session that does not have it.
+            true => options.extra_float_digits(None).statement_cache_capacity(0),
+            false => session::started(options, of, first.as_ref()),
+        };
+        let mut conn = options.connect().await.map_err(|error| self.login.explained(error.into()))?;
+        let mut session = Session::of(&mut conn, of == Use::Lent && !pooled).await?;
+        session.learn(&mut conn, first).await?;
+        if of == Use::Own {
+            *self.first.lock() = Some(session.clone());
+        }
+        if !pooled {
+            session.prepare(&mut conn, of, &self.prepare, &self.writes).await?;
+        }
+        // sqlx counts how deep transactions are nested. From here on it counts one level for the connection's life,
+        // while BEGIN, COMMIT and ROLLBACK are plain text: `tx.begin()` in a handler is always a savepoint, and its
+        // `commit()` never commits the claim.
+        std::mem::forget(conn.begin_with("BEGIN").await?);
+        sqlx::raw_sql("ROLLBACK").execute(&mut conn).await?;
+        Ok(Ready { conn, session, used: false })
     }
 
     /// Makes a connection idle, and releases its slot.

@@ -6,7 +6,7 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use crate::BoxError;
-use crate::store::{Fate, StoreError, Ticket};
+use crate::store::{StoreError, TxnHandle, TxnOutcome};
 
 use super::answer::Failure;
 use super::connection::{Answer, Connection};
@@ -16,7 +16,7 @@ use super::txn::{Txn, not_answered};
 use super::{Postgres, claims_sql};
 
 /// Ends the open transaction, and asks for the status of the transaction that made the claim. The error: it is not known.
-async fn fate(mut txn: Txn) -> Result<Fate, BoxError> {
+async fn txn_outcome(mut txn: Txn) -> Result<TxnOutcome, BoxError> {
     let xid = txn.xid.take().unwrap_or_default();
     let ours = format!("pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8");
     let status = format!("SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
@@ -36,14 +36,14 @@ async fn fate(mut txn: Txn) -> Result<Fate, BoxError> {
     let status = rows.get(1).and_then(|row| row.try_get::<Option<String>, _>(0).ok().flatten());
     match status.as_deref() {
         // The session of a handler that ends transactions is in an unknown state: it is closed.
-        Some("aborted") if ended => Ok(Fate::Ended),
+        Some("aborted") if ended => Ok(TxnOutcome::Ended),
         Some("aborted") => {
             txn.put_back(&rows);
-            Ok(Fate::RolledBack)
+            Ok(TxnOutcome::RolledBack)
         }
-        Some("committed") => Ok(Fate::CommittedEarly),
+        Some("committed") => Ok(TxnOutcome::CommittedEarly),
         Some("in progress") => match roll_back_prepared(&mut txn.connection, &xid).await {
-            Ok(true) => Ok(Fate::Ended),
+            Ok(true) => Ok(TxnOutcome::Ended),
             Ok(false) => Err("the handler ended its transaction, which still runs".into()),
             Err(failure) => Err(failure.into_error()),
         },
@@ -56,15 +56,15 @@ async fn fate(mut txn: Txn) -> Result<Fate, BoxError> {
 }
 
 /// Rolls back. An answer to ROLLBACK shows that the connection is alive.
-pub(super) async fn rollback(mut txn: Txn) -> Result<Fate, StoreError> {
+pub(super) async fn rollback(mut txn: Txn) -> Result<TxnOutcome, StoreError> {
     if !txn.connection.sound {
         return Err(not_answered());
     }
     txn.connection.flush().await?;
     if txn.xid.is_some() {
         let counted = txn.connection.counts_transaction();
-        return match fate(txn).await {
-            Ok(Fate::RolledBack | Fate::Ended) if !counted => Ok(Fate::Unbegun),
+        return match txn_outcome(txn).await {
+            Ok(TxnOutcome::RolledBack | TxnOutcome::Ended) if !counted => Ok(TxnOutcome::Unbegun),
             ended => ended.map_err(StoreError::ConnectionLost),
         };
     }
@@ -72,10 +72,10 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<Fate, StoreError> {
     match txn.connection.text(text).await {
         Ok(rows) => {
             txn.put_back(&rows);
-            Ok(Fate::RolledBack)
+            Ok(TxnOutcome::RolledBack)
         }
         // An error is an answer, too; the connection is closed, since its state is unexpected.
-        Err(Failure::Refused(_)) => Ok(Fate::RolledBack),
+        Err(Failure::Refused(_)) => Ok(TxnOutcome::RolledBack),
         Err(lost) => Err(lost.into()),
     }
 }
@@ -83,47 +83,47 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<Fate, StoreError> {
 const STATUS: &str = "SELECT pg_catalog.pg_xact_status($1::text::pg_catalog.xid8)";
 
 impl Postgres {
-    /// Returns the fate of a transaction of another connection. One that still runs holds the claim until the server notices
+    /// Returns the outcome of a transaction of another connection. One that still runs holds the claim until the server notices
     /// that its client is gone, within a second. One that its handler has prepared is rolled back.
-    pub(super) async fn fate_of(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
+    pub(super) async fn txn_outcome_of(&self, txn_handle: &TxnHandle) -> Result<TxnOutcome, StoreError> {
         let mut connection = self.0.pool.connection(Use::Own).await?;
-        let asked = sqlx::query(STATUS).bind(&ticket.number);
+        let asked = sqlx::query(STATUS).bind(&txn_handle.number);
         let rows = match connection.autocommit(asked).await {
             Ok(rows) => rows,
             // 22023: the id is in the future of this server, which took over from a server that was ahead. The
             // transaction never happened here.
-            Err(failure) if failure.code() == Some("22023") => return Ok(Fate::RolledBack),
+            Err(failure) if failure.code() == Some("22023") => return Ok(TxnOutcome::RolledBack),
             Err(failure) => return Err(failure.into()),
         };
         let status: Option<String> = rows.first().map_or(Ok(None), |row: &PgRow| row.try_get(0))?;
-        let fate = match status.as_deref() {
+        let txn_outcome = match status.as_deref() {
             // In a separate statement: the snapshot of the first one may be older than the commit.
-            Some("committed") if self.is_ours(&mut connection, ticket).await? => Fate::CommittedEarly,
-            Some("in progress") => match roll_back_prepared(&mut connection, &ticket.number).await {
-                Ok(true) => Fate::Ended,
-                Ok(false) => Fate::Running,
+            Some("committed") if self.is_ours(&mut connection, txn_handle).await? => TxnOutcome::CommittedEarly,
+            Some("in progress") => match roll_back_prepared(&mut connection, &txn_handle.number).await {
+                Ok(true) => TxnOutcome::Ended,
+                Ok(false) => TxnOutcome::Running,
                 // It may not be prepared at all: a role may lack the privilege to look.
-                Err(Failure::Refused(_)) => return Ok(Fate::Running),
+                Err(Failure::Refused(_)) => return Ok(TxnOutcome::Running),
                 Err(lost) => return Err(lost.into()),
             },
             // Aborted; or the id was reused by another transaction; or it is too old to be known, and then the claim
             // decides.
-            _ => Fate::RolledBack,
+            _ => TxnOutcome::RolledBack,
         };
         connection.put_back();
-        Ok(fate)
+        Ok(txn_outcome)
     }
 
-    /// Returns whether a committed transaction with the ticket's id is the ticket's. A server that crashed knows only the
-    /// transactions in its log, and the log is flushed at a commit (PostgreSQL manual, 30.3), so it may reuse the id of a
-    /// transaction that was open. The claim is unambiguous: it carries the id.
+    /// Returns whether a committed transaction with the number of the handle is the one that the handle means. A server that
+    /// crashed knows only the transactions in its log, and the log is flushed at a commit (PostgreSQL manual, 30.3), so it may
+    /// reuse the id of a transaction that was open. The claim is unambiguous: it carries the id.
     ///
     /// Without a claim, nothing is known, and the message of a natural handler counts as not run: it runs again.
-    async fn is_ours(&self, connection: &mut Connection, ticket: &Ticket) -> Result<bool, Failure> {
-        let Some((handler, key)) = &ticket.claim else {
+    async fn is_ours(&self, connection: &mut Connection, txn_handle: &TxnHandle) -> Result<bool, Failure> {
+        let Some((handler, key)) = &txn_handle.claim else {
             return Ok(false);
         };
-        let query = self.query(claims_sql::STANDS).bind(handler.0).bind(key.as_bytes()).bind(&ticket.number);
+        let query = self.query(claims_sql::STANDS).bind(handler.0).bind(key.as_bytes()).bind(&txn_handle.number);
         Ok(!connection.autocommit(query).await?.is_empty())
     }
 }
@@ -151,10 +151,10 @@ async fn roll_back_prepared(connection: &mut Connection, number: &str) -> Result
         ended = connection.text(&*end).await;
     }
     if let Err(failure @ Failure::Refused(_)) = &ended {
-        TELL.call_once(|| tracing::error!(error = ?failure, "a handler ran PREPARE TRANSACTION, and idem cannot undo it, so that its message is held: run {end}"));
+        LOGGED.call_once(|| tracing::error!(error = ?failure, "a handler ran PREPARE TRANSACTION, and idem cannot undo it, so that its message is parked: run {end}"));
     }
     ended.map(|_| true)
 }
 
 /// Logs only once, because the caller retries.
-static TELL: Once = Once::new();
+static LOGGED: Once = Once::new();

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use sqlx::FromRow;
 use sqlx::postgres::PgRow;
 use sqlx::postgres::types::PgInterval;
-use sqlx::{FromRow, Row as _};
 
 use crate::store::{Answer, HandlerId, Identity, Row, StoreError, stored};
 
@@ -26,13 +26,9 @@ pub(super) fn one<T: for<'r> FromRow<'r, PgRow>>(rows: &[PgRow]) -> Answer<T> {
     Ok(T::from_row(row)?)
 }
 
-/// Decodes all rows, each of which may have one more column, `waited`: how long it had been due.
+/// Decodes inbox rows.
 pub(super) fn all(rows: &[PgRow]) -> Answer<Vec<Row>> {
-    let decode = |row: &PgRow| {
-        let waited = row.try_get::<i64, _>("waited").ok().map(duration);
-        Ok(Row { waited, ..stored::decode(row, time)? })
-    };
-    Ok(rows.iter().map(decode).collect::<Result<_, sqlx::Error>>()?)
+    Ok(rows.iter().map(|row| stored::decode(row, time)).collect::<Result<_, sqlx::Error>>()?)
 }
 
 /// Converts microseconds to a duration; 0 if the clock was set back meanwhile.

@@ -45,7 +45,7 @@ pub(super) const STARTED: &str = "idem.started";
 /// The settings with which a session starts. They are committed before its first transaction, so no ROLLBACK undoes
 /// them, and `RESET ALL` returns to them. They come last, so that they override those of the URL and of a callback. `first`: the
 /// first session of the store.
-pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, first: Option<&Session>) -> PgConnectOptions {
+pub(super) fn started(target: PgConnectOptions, of: Use, first: Option<&Session>) -> PgConnectOptions {
     // A write after a handler has ended its transaction would be committed by itself, and again when the other messages
     // of its batch run again. So nothing can be written outside a transaction that idem began as READ WRITE.
     let read_only = if of == Use::Lent { "on" } else { "off" };
@@ -59,7 +59,7 @@ pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, first: O
     ]);
     let Some(first) = first else { return target };
     let target = if first.watches { target.options([(WATCH, "1s")]) } else { target };
-    if durable { target.options([("synchronous_commit", first.synchronous_commit())]) } else { target }
+    target.options([("synchronous_commit", first.synchronous_commit())])
 }
 
 impl Session {
@@ -127,7 +127,6 @@ impl Session {
         &mut self,
         conn: &mut PgConnection,
         of: Use,
-        durable: bool,
         statements: &str,
         writes: &str,
     ) -> Result<(), Failure> {
@@ -135,10 +134,10 @@ impl Session {
             // Each transaction sets its own limits.
             Use::Lent => format!(
                 "{}; {}; {statements}",
-                super::commit::guards(&self.state.same, durable.then(|| self.synchronous_commit())),
+                super::commit::guards(&self.state.same, self.synchronous_commit()),
                 super::state::PREPARE
             ),
-            Use::Own => self.own(durable),
+            Use::Own => self.own(),
         };
         sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut *conn).await?;
         if of == Use::Lent {
@@ -158,14 +157,13 @@ impl Session {
     }
 
     /// The settings of a session that no handler uses.
-    fn own(&self, durable: bool) -> String {
+    fn own(&self) -> String {
         let mut settings = format!(
-            "SET lock_timeout = {LOCK_WAIT}; SET statement_timeout = {}; SET default_transaction_isolation = 'read committed';",
-            OWN.as_millis()
+            "SET lock_timeout = {LOCK_WAIT}; SET statement_timeout = {}; SET default_transaction_isolation = 'read committed'; \
+             SET synchronous_commit = {};",
+            OWN.as_millis(),
+            self.synchronous_commit()
         );
-        if durable {
-            settings += &format!(" SET synchronous_commit = {};", self.synchronous_commit());
-        }
         if self.watches {
             settings += &format!(" SET {WATCH} = '1s';");
         }

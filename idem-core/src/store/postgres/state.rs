@@ -72,7 +72,7 @@ impl SessionState {
 /// role lacks that: then a function with the rights of another role has set it.
 fn set(all: &[(&str, String)], local: bool) -> String {
     let one = |(name, value): &(&str, String)| {
-        let value = expression(value);
+        let value = literal(value);
         let may = match *name {
             "session_replication_role" => " AND pg_catalog.has_parameter_privilege('session_replication_role', 'SET')",
             _ => "",
@@ -84,13 +84,4 @@ fn set(all: &[(&str, String)], local: bool) -> String {
     };
     let all: Vec<_> = all.iter().map(one).collect();
     format!(" SELECT WHERE pg_catalog.concat({}) IS NULL;", all.join(", "))
-}
-
-/// Returns a text as an SQL expression. The server reads a statement in the `client_encoding` that a handler has left, so a
-/// text that is not ASCII is written as bytes.
-fn expression(text: &str) -> String {
-    match text.is_ascii() {
-        true => literal(text),
-        false => format!("pg_catalog.convert_from(pg_catalog.decode('{}', 'hex'), 'UTF8')", hex::encode(text)),
-    }
 }

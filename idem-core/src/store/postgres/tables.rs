@@ -73,7 +73,7 @@ async fn columns(connection: &mut Connection, schema: &str, failed: &Failed<'_>)
     connection.text(all.join("; ")).await.map(drop).map_err(|failure| match failure.code() {
         Some("42P01" | "42703") => {
             let what = format!("a table or a column ({})", failure.into_error());
-            tables::lacks(&place(schema), CURE, &what)
+            tables::lacks(&place(schema), REMEDY, &what)
         }
         _ => failed("cannot read the tables of", failure.into_error()),
     })
@@ -106,17 +106,17 @@ async fn sequences(connection: &mut Connection, schema: &str) -> Result<Result<(
     };
     let compared: Vec<_> = NUMBERED.iter().map(compare).collect();
     let rows = connection.text(compared.join(" UNION ALL ")).await?;
-    let cure = |row: &PgRow| {
+    let remedy = |row: &PgRow| {
         let (table, sequence): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         Ok(format!("SELECT setval({}, (SELECT max(id) FROM {table}))", literal(&sequence)))
     };
-    let cures = rows.iter().map(cure).collect::<Result<Vec<_>, sqlx::Error>>()?;
-    Ok(match cures.is_empty() {
+    let remedies = rows.iter().map(remedy).collect::<Result<Vec<_>, sqlx::Error>>()?;
+    Ok(match remedies.is_empty() {
         true => Ok(()),
         false => Err(Error::Config(format!(
             "the schema {schema:?} has sequences that are behind their tables (logical replication copies none), so numbers \
              would be given twice, and messages out of their order: stop its workers, and as the owner of the tables, run {}",
-            cures.join("; ")
+            remedies.join("; ")
         ))),
     })
 }
@@ -127,7 +127,7 @@ async fn sequences(connection: &mut Connection, schema: &str) -> Result<Result<(
 fn is_enabled(schema: &str, enabled: Option<&str>) -> Result<(), Error> {
     let Some(enabled) = enabled else {
         let trigger = "the deferrable trigger `refuse_commit` of the table `processed_messages`";
-        return Err(tables::lacks(&place(schema), CURE, trigger));
+        return Err(tables::lacks(&place(schema), REMEDY, trigger));
     };
     if enabled == "A" {
         return Ok(());
@@ -141,7 +141,7 @@ fn is_enabled(schema: &str, enabled: Option<&str>) -> Result<(), Error> {
 }
 
 /// How to create what is missing.
-pub(super) const CURE: &str = "create it with the SQL of `Postgres::migrations()`, or give `.schema(..)` a new name; \
+pub(super) const REMEDY: &str = "create it with the SQL of `Postgres::migrations()`, or give `.schema(..)` a new name; \
                                a new schema has no claims, so all messages are new there";
 
 /// The schema, as named in error messages.

@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use crate::Fingerprint;
 use crate::store::{
-    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, StoreError, StoreFacts,
-    Ticket, Transactions, TxnState,
+    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Identity, StoreError, StoreFacts,
+    Transactions, TxnHandle, TxnOutcome, TxnState,
 };
 
 use super::answer::{self, About, Failure};
@@ -123,7 +123,7 @@ impl Transactions for Postgres {
         let (handlers, keys): (Vec<i32>, Vec<Vec<u8>>) = (row.try_get(0)?, row.try_get(1)?);
         let mut new = handlers.into_iter().zip(keys).peekable();
         let claimed = |(identity, pruned): (&&Identity, Option<i64>)| match new
-            .next_if(|(handler, key)| (*handler, &key[..]) == identity.place())
+            .next_if(|(handler, key)| (*handler, &key[..]) == identity.sort_key())
         {
             Some(_) => Claimed::New { pruned_through: pruned.map(time) },
             None => Claimed::Found(None),
@@ -158,14 +158,14 @@ impl Transactions for Postgres {
         Ok(handlers.into_iter().zip(keys).map(|at| found.remove(&at)).collect())
     }
 
-    async fn reopen(&self, txn: &mut Txn, identity: &Identity, left_by: &Ticket) -> Answer<bool> {
+    async fn reopen(&self, txn: &mut Txn, identity: &Identity, left_by: &TxnHandle) -> Answer<bool> {
         let query = self.query(claims_sql::REOPEN).bind(identity.handler.0).bind(identity.key.as_bytes());
         Ok(!txn.ask(query.bind(&left_by.number)).await?.is_empty())
     }
 
     /// If nothing can be written outside of idem's transactions, the guard alone checks whether it is still open.
     ///
-    /// Behind a pooler nobody knows that. A ROLLBACK of the handler gives its session back, and the pooler lends another one to
+    /// Behind a pooler nobody knows that. A ROLLBACK of the handler returns its session, and the pooler lends another one to
     /// the next statement, which may be one that another client has made writable.
     async fn check_between(&self, txn: &mut Txn) -> Answer<TxnState> {
         txn.shared = true;
@@ -177,7 +177,8 @@ impl Transactions for Postgres {
             return Ok(TxnState::Unknown);
         }
         let Some(xid) = &txn.xid else { return Ok(TxnState::Unknown) };
-        let mut text = check(&format!("'{xid}'::pg_catalog.xid8"), None, None);
+        let level = txn.connection.ready.session.synchronous_commit();
+        let mut text = check(&format!("'{xid}'::pg_catalog.xid8"), None, level);
         if resets {
             // RESET ALL removes the limits of this transaction as well.
             let session = &txn.connection.ready.session;
@@ -210,16 +211,16 @@ impl Transactions for Postgres {
         answer::race(error)
     }
 
-    async fn rollback(&self, txn: Txn) -> Answer<Fate> {
+    async fn rollback(&self, txn: Txn) -> Answer<TxnOutcome> {
         rollback::rollback(txn).await
     }
 
-    fn ticket(&self, txn: &Txn) -> Option<Ticket> {
-        txn.ticket()
+    fn txn_handle(&self, txn: &Txn) -> Option<TxnHandle> {
+        txn.txn_handle()
     }
 
-    async fn fate(&self, ticket: &Ticket) -> Answer<Fate> {
-        self.fate_of(ticket).await
+    async fn txn_outcome(&self, txn_handle: &TxnHandle) -> Answer<TxnOutcome> {
+        self.txn_outcome_of(txn_handle).await
     }
 }
 

@@ -6,7 +6,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use crate::Key;
-use crate::store::{Answer, HandlerId, Identity, StoreError, Ticket};
+use crate::store::{Answer, HandlerId, Identity, StoreError, TxnHandle};
 
 use super::answer::About;
 use super::begin;
@@ -105,8 +105,8 @@ impl Txn {
     }
 
     /// Returns the data by which other connections can identify the transaction.
-    pub(super) fn ticket(&self) -> Option<Ticket> {
-        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone() })
+    pub(super) fn txn_handle(&self) -> Option<TxnHandle> {
+        Some(TxnHandle { number: self.xid.clone()?, claim: self.claim.clone() })
     }
 
     /// The connection, for a handler.

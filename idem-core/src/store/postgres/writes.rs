@@ -17,13 +17,6 @@ use super::{Postgres, local_sql, outbox_sql};
 /// How long each claim of a batch waits for a lock, in milliseconds: the batch is split then, and waits again.
 const BATCH_WAIT: u64 = 100;
 
-/// How long each of several claims may wait at least, in milliseconds.
-const LEAST_WAIT: u64 = 100;
-
-/// How long all claims of a transaction may wait together, in milliseconds, if each could wait for `LEAST_WAIT`. Guard and
-/// COMMIT, which may stand in the same string, must be answered within `OWN`.
-const WAIT_IN_ALL: u64 = 5000;
-
 /// How many bytes of payloads one transaction may write. The string has twice as many, and the server holds it several times; it
 /// parses no value of 256 MiB.
 const MOST: usize = 128 * 1024 * 1024;
@@ -37,19 +30,14 @@ pub(super) const TOO_MUCH: &str = "more than 128 MiB were staged in one transact
 pub(super) struct Writes {
     /// The messages for other handlers, in claim order.
     pub(super) local: Vec<LocalMessage>,
-    pub(super) staged: Option<Staged>,
-}
-
-/// The messages that are staged in an outbox.
-pub(super) struct Staged {
-    pub(super) outbox: OutboxId,
-    pub(super) messages: Vec<StagedMessage>,
+    /// Those for a broker, each with its outbox.
+    pub(super) staged: Vec<(OutboxId, StagedMessage)>,
 }
 
 impl Writes {
     pub(super) fn are_too_large(&self) -> bool {
         let local = self.local.iter().map(|message| message.delivery.payload().len());
-        let staged = self.staged.iter().flat_map(|staged| &staged.messages).map(|message| message.payload().len());
+        let staged = self.staged.iter().map(|(_, message)| message.payload().len());
         local.chain(staged).sum::<usize>() > MOST
     }
 
@@ -60,7 +48,7 @@ impl Writes {
             true => format!("EXECUTE {name}({})", values.join(", ")),
             false => store.text_with(template, values),
         };
-        let staged = self.staged.iter().flat_map(|staged| staged.values());
+        let staged = self.staged.iter().map(staged_values);
         let staged = staged.map(|values| statement("idem_stage", outbox_sql::STAGE, &values));
         if self.local.is_empty() {
             return staged.collect();
@@ -101,33 +89,26 @@ fn key(message: &StagedMessage) -> &[u8] {
     message.key().map_or(&[], |key| key.as_bytes())
 }
 
-impl Staged {
-    /// Returns the values of the INSERT of each message as literals, as those of local ones.
-    fn values(&self) -> impl Iterator<Item = [String; 6]> {
-        let outbox = self.outbox.number;
-        self.messages.iter().map(move |message| {
-            let (id, sealed) = (message.id(), envelope::seal(message.message()));
-            let [to, key, envelope] = [message.to().as_bytes(), key(message), &sealed].map(bytes);
-            [outbox.to_string(), format!("'{id}'"), to, key, envelope, bytes(message.payload())]
-        })
-    }
-
-    /// Binds the values of all messages to the statement of an application.
-    pub(super) fn bind<'q>(&self, query: Statement<'q>) -> Statement<'q> {
-        let messages = &self.messages;
-        let query = query.bind(self.outbox.number).bind(each(messages, |message| message.id()));
-        let query = query.bind(each(messages, |message| message.to().as_bytes().to_vec()));
-        let query = query.bind(each(messages, |message| key(message).to_vec()));
-        let query = query.bind(each(messages, |message| envelope::seal(message.message())));
-        query.bind(each(messages, |message| message.payload().to_vec()))
-    }
+/// Returns the values of the INSERT of a message as literals, as those of local ones.
+fn staged_values((outbox, message): &(OutboxId, StagedMessage)) -> [String; 6] {
+    let (id, sealed) = (message.id(), envelope::seal(message.message()));
+    let [to, key, envelope] = [message.to().as_bytes(), key(message), &sealed].map(bytes);
+    [outbox.number.to_string(), format!("'{id}'"), to, key, envelope, bytes(message.payload())]
 }
 
-/// How long the claim of one of so many local messages waits for a lock, in milliseconds. `own` is how long another of
-/// idem's statements does; the server applies its limit to each lock.
-pub(super) fn claim_wait(count: usize, own: u64, batch: bool) -> u64 {
-    let count = u64::try_from(count).unwrap_or(u64::MAX).max(1);
-    let wait = (own / count).max(LEAST_WAIT.min(own)).min((WAIT_IN_ALL / count).max(1));
+/// Binds the values of all messages to the statement of an application.
+pub(super) fn bind<'q>(query: Statement<'q>, outbox: OutboxId, messages: &[StagedMessage]) -> Statement<'q> {
+    let query = query.bind(outbox.number).bind(each(messages, |message| message.id()));
+    let query = query.bind(each(messages, |message| message.to().as_bytes().to_vec()));
+    let query = query.bind(each(messages, |message| key(message).to_vec()));
+    let query = query.bind(each(messages, |message| envelope::seal(message.message())));
+    query.bind(each(messages, |message| message.payload().to_vec()))
+}
+
+/// How long the claim of one of so many local messages waits for a lock, in milliseconds: all of them together as long as another
+/// of idem's statements, `own`. The server applies its limit to each lock, and the COMMIT behind them must be answered within `OWN`.
+fn claim_wait(count: usize, own: u64, batch: bool) -> u64 {
+    let wait = (own / u64::try_from(count).unwrap_or(u64::MAX).max(1)).max(1);
     if batch { wait.min(BATCH_WAIT) } else { wait }
 }
 
@@ -139,9 +120,9 @@ mod tests {
     #[test]
     fn however_many_claims_wait_the_commit_is_answered_in_time() {
         let waits = |counts: [usize; 6], batch| counts.map(|count| claim_wait(count, LOCK_WAIT, batch));
-        assert_eq!(waits([1, 2, 10, 50, 100, 9000], false), [1000, 500, 100, 100, 50, 1]);
-        assert_eq!(waits([1, 2, 10, 50, 100, 9000], true), [100, 100, 100, 100, 50, 1]);
-        assert_eq!(claim_wait(3, 40, false), 40, "a statement may not take longer");
+        assert_eq!(waits([1, 2, 10, 50, 100, 9000], false), [1000, 500, 100, 20, 10, 1]);
+        assert_eq!(waits([1, 2, 10, 50, 100, 9000], true), [100, 100, 100, 20, 10, 1]);
+        assert_eq!(claim_wait(3, 40, false), 13, "together no longer than one of them");
         for count in 1..=5000 {
             assert!(u128::from(claim_wait(count, LOCK_WAIT, false)) * count as u128 <= OWN.as_millis() / 2, "{count}");
         }

@@ -14,17 +14,8 @@ pub(crate) struct Applied {
 }
 
 /// Returns an error if this version of idem, which knows these migrations, must not use the tables: a newer one has changed
-/// them so that it can no longer, or they are those of a version that was never released.
+/// them so that it can no longer.
 fn check(place: &str, known: &[Migration], applied: &[Applied]) -> Result<(), Error> {
-    let is_other = |applied: &&Applied| {
-        known.iter().any(|known| known.version == applied.version && known.title() != applied.name)
-    };
-    if let Some(Applied { version, name, .. }) = applied.iter().find(is_other) {
-        return Err(Error::Config(format!(
-            "{place} has the tables of a version of idem from before 0.1 (its migration {version:04} is {name:?}), and nothing \
-             migrates them: let that version finish what they have, and delete them, as the guide `docs::moving` describes"
-        )));
-    }
     let latest = known.iter().map(|migration| migration.version).max().unwrap_or(0);
     let newer = applied.iter().filter(|applied| applied.version > latest).max_by_key(|applied| applied.version);
     let Some(newest) = newer else { return Ok(()) };
@@ -73,16 +64,6 @@ mod tests {
         for refused in [&[(1, 1), (2, 2), (3, 3)][..], &[(1, 1), (2, 1), (3, 3), (4, 1)]] {
             let why = check("the schema", &KNOWN, &applied(refused)).unwrap_err().to_string();
             assert!(why.contains("the schema") && why.contains("0003") && why.contains("0002"), "{why}");
-        }
-    }
-
-    #[test]
-    fn tables_of_another_origin_are_refused_however_old_they_say_that_they_are() {
-        let mut applied = applied(&[(1, 1), (2, 1), (6, 1)]);
-        applied[0].name = "claims_and_inbox".to_owned();
-        let why = check("the schema", &KNOWN, &applied).unwrap_err().to_string();
-        for part in ["the schema", "before 0.1", "claims_and_inbox", "docs::moving"] {
-            assert!(why.contains(part), "{why}");
         }
     }
 }

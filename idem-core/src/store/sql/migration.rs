@@ -21,10 +21,3 @@ pub struct Migration {
     /// Its SQL: several statements, to run in one transaction. The comment at its head says how.
     pub sql: &'static str,
 }
-
-impl Migration {
-    /// Returns the name under which it is in the ledger: that of its file, without the number.
-    pub(crate) fn title(&self) -> &'static str {
-        self.name.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_').trim_end_matches(".sql")
-    }
-}

@@ -33,31 +33,32 @@ pub(crate) fn check_transaction(is_open: bool) -> Result<(), Error> {
     ))
 }
 
-/// How often a process that stages looks whether a relay reads its messages.
-const LOOK: Duration = Duration::from_secs(60);
+/// How often a process that stages checks whether a relay reads its messages.
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The outboxes to which this process stages outside of workers, with the time at which it last looked for their relays.
-static LOOKED: Mutex<Vec<(OutboxId, Instant)>> = Mutex::new(Vec::new());
+/// The outboxes to which this process stages outside of workers, with the time at which it last checked their relays.
+static CHECKED: Mutex<Vec<(OutboxId, Instant)>> = Mutex::new(Vec::new());
 
 /// Returns whether it is time to look for a relay of this outbox.
-fn is_time_to_look(outbox: OutboxId) -> bool {
-    let (mut looked, now) = (LOOKED.lock(), Instant::now());
-    match looked.iter_mut().find(|(of, _)| *of == outbox) {
-        Some((_, last)) if now < *last + LOOK => return false,
+fn is_check_due(outbox: OutboxId) -> bool {
+    let (mut checked, now) = (CHECKED.lock(), Instant::now());
+    match checked.iter_mut().find(|(of, _)| *of == outbox) {
+        Some((_, last)) if now < *last + CHECK_INTERVAL => return false,
         Some((_, last)) => *last = now,
-        None => looked.push((outbox, now)),
+        None => checked.push((outbox, now)),
     }
     true
 }
 
 impl<S: Store> StoreOutbox<S> {
-    /// Looks once a minute, beside the caller, whether a relay reads what this process stages, and logs and counts it if none does.
-    pub(crate) fn look_for_relay(&self, outbox: OutboxId) {
-        if is_time_to_look(outbox)
+    /// Checks once a minute, concurrently with the caller, whether a relay reads what this process stages, and logs and counts it
+    /// if none does.
+    pub(crate) fn check_for_relay(&self, outbox: OutboxId) {
+        if is_check_due(outbox)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             let (store, name) = (self.store.clone(), self.name.clone());
-            runtime.spawn(async move { Unread::default().look(&store, Some(&name)).await });
+            runtime.spawn(async move { Unread::default().check(&store, Some(&name)).await });
         }
     }
 }

@@ -2,10 +2,24 @@
 //! began and `{clock}` the current one, to which a time in the database's own unit can be added, and `{greatest}` is the function
 //! by this name.
 
-use crate::store::MAX_BREAKS;
+use crate::Reason;
+use crate::store::{MAX_LOST_CONNECTIONS, Replayed, RowKind};
 
-/// One statement for every result of a run: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 the delay until the row
-/// is due, $7 the reason if it is dead, $8 the error.
+/// What a fetch under the token $3 changes in a row `i`, besides token, lease and count; `due` has the name of its call. The time of
+/// the first call is written before the call.
+pub(crate) fn fetched(kind: RowKind) -> &'static str {
+    match kind {
+        RowKind::Ordinary | RowKind::Orphan | RowKind::Alone => "state = 'running'",
+        RowKind::Calling => {
+            "called_at = coalesce(i.called_at, {now}),
+             called_by = CASE WHEN i.called_at IS NULL THEN $3 ELSE i.called_by END,
+             call_name = CASE WHEN i.called_at IS NULL THEN due.call ELSE i.call_name END"
+        }
+    }
+}
+
+/// One statement for every result of a run: $3 attempts to add, $4 starts to refund, $5 lost connections to add, $6 the delay
+/// until the row is due, $7 the reason if it is dead, $8 the error.
 pub(crate) const RECORD_RESULT: &str = r#"
 UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, attempts = attempts + $3,
     crash_count = CASE WHEN $3 > 0 THEN 0 ELSE {greatest}(crash_count - $4, 0) END,
@@ -15,7 +29,7 @@ UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, attempts
     state = CASE WHEN $7 IS NULL AND ($5 = 0 OR lost_connections + $5 < 10) THEN 'scheduled' ELSE 'dead' END,
     died_at = CASE WHEN $7 IS NOT NULL OR $5 > 0 AND lost_connections + $5 >= 10 THEN {now} END
 WHERE id = $1 AND locked_by = $2 RETURNING 1"#;
-const _: () = assert!(MAX_BREAKS == 10);
+const _: () = assert!(MAX_LOST_CONNECTIONS == 10);
 
 pub(crate) const REFUND_START: &str = r#"
 UPDATE "idem_inbox_messages" SET crash_count = {greatest}(crash_count - 1, 0)
@@ -26,7 +40,7 @@ SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = $1 AND key = $2 AND state
 
 /// One statement for every result of a call: $3 attempts to add, $4 the answer, $5 the delay, $6 the reason if dead, $7 the
 /// error, $8 whether no call can have had an effect, $9 whether the lease is left to end, $10 whether a question has failed. The
-/// first one begins the attempts anew. A row that is only given back keeps the earlier starts: they may have ended processes.
+/// first one begins the attempts anew. A row that is only snoozed keeps the earlier starts: they may have ended processes.
 ///
 /// An answer is kept also if the lease has ended meanwhile, as in an outage: it is that of the key $11, which the row has until
 /// a person has said that no call under it had an effect.
@@ -81,9 +95,9 @@ SELECT handler_id, fingerprint, reason FROM "idem_inbox_messages"
 WHERE id = $1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2)"#;
 
 /// Makes a dead row due, unless it needs force ($3) or another key ($4). One that ended processes or connections runs as an
-/// orphaned row again: breaks is set to 2 to mark it, because starts is reset to 0. A row whose external call may have begun, and
-/// that has no answer, goes back to its call phase, with the key, the time of its first call, and the end of its lease, because
-/// its request may still be on its way.
+/// orphaned row again: lost_connections is set to 2 to mark it, because crash_count is reset to 0. A row whose external call may
+/// have begun, and that has no answer, goes back to its call phase, with the key, the time of its first call, and the end of its
+/// lease, because its request may still be on its way.
 pub(crate) const REPLAY: &str = r#"
 UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0,
     state = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN 'calling' ELSE 'scheduled' END,
@@ -95,6 +109,27 @@ UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_co
 WHERE id = $1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2)
     AND reason <> 'unresolved' AND (reason <> 'conflict' OR $4 IS NOT NULL) AND ($3 OR reason NOT IN ('committed by its handler', 'too old'))
 RETURNING 1"#;
+
+impl Replayed {
+    /// Why [`REPLAY`] has found no row with this id, or has left one that died for this reason.
+    pub(crate) fn refused(reason: Option<&str>) -> Self {
+        match reason.and_then(Reason::parse) {
+            Some(Reason::Conflict) => Self::NeedsKey,
+            Some(Reason::Unresolved) => Self::Unresolved,
+            Some(reason) if reason.needs_force() => Self::NeedsForce,
+            Some(_) | None => Self::NotFound,
+        }
+    }
+}
+
+/// The number of a handler by its name $2. A former name comes behind the same name of another handler.
+pub(crate) const NUMBER: &str = r#"
+SELECT id FROM (
+    SELECT id, 1 AS place FROM "idem_handlers" WHERE consumer = $1 AND name = $2
+    UNION ALL
+    SELECT h.id, 2 FROM "idem_handlers" AS h JOIN "idem_former_names" AS f ON f.handler_id = h.id
+    WHERE h.consumer = $1 AND f.name = $2
+) AS found ORDER BY place LIMIT 1"#;
 
 /// Before [`RENAME`].
 pub(crate) const KEEP_NAME: &str = r#"

@@ -1,6 +1,6 @@
 //! Decodes inbox rows, alike for all databases.
 
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use sqlx::{ColumnIndex, Database, Decode, Type};
 use uuid::Uuid;
@@ -14,7 +14,7 @@ pub(crate) trait Value<'r, D: Database>: Decode<'r, D> + Type<D> {}
 impl<'r, D: Database, T: Decode<'r, D> + Type<D>> Value<'r, D> for T {}
 
 /// Decodes a row from columns that have the names of those of `inbox_messages`, `handler` with the name of the handler, and
-/// `is_calling`. `time` converts the numbers that stand for times.
+/// `is_calling`; those of a fetch have one more, `waited`. `time` converts the numbers that stand for times.
 pub(crate) fn decode<'r, R: sqlx::Row>(row: &'r R, time: fn(i64) -> SystemTime) -> Result<Row, sqlx::Error>
 where
     &'static str: ColumnIndex<R>,
@@ -52,6 +52,7 @@ where
         run_at: time(row.try_get("run_at")?),
         locked_until: moment("locked_until")?,
         died_at: moment("died_at")?,
+        waited: moment("waited").ok().flatten().and_then(|waited| waited.duration_since(UNIX_EPOCH).ok()),
         calls: is_calling.then_some(crash_count),
         provider_key: row.try_get("provider_key")?,
         called_at: moment("called_at")?,
@@ -62,7 +63,7 @@ where
         ..Row::new(
             row.try_get("id")?,
             identity,
-            // A handler that was deleted by hand leaves its rows behind; no worker takes them, but they can be listed.
+            // A handler that was deleted by hand leaves its rows behind; no worker fetches them, but they can be listed.
             row.try_get::<Option<String>, _>("handler")?.unwrap_or_default(),
             envelope::open(&bytes("envelope")?, bytes("payload")?, attempts),
             created_at,

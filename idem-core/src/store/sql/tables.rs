@@ -23,9 +23,9 @@ pub(crate) const TABLES: [Table; 9] = [
 ];
 
 /// The error for a missing part.
-pub(crate) fn lacks(place: &str, cure: &str, what: &str) -> Error {
+pub(crate) fn lacks(place: &str, remedy: &str, what: &str) -> Error {
     Error::Config(format!(
         "{place} lacks {what}, although its migrations have run: it was made by another version of them, changed by hand or \
-         restored in part; {cure}"
+         restored in part; {remedy}"
     ))
 }

@@ -3,9 +3,8 @@
 use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
-use super::Sqlite;
 use super::handle::Query;
-use super::sql::{duration, time};
+use super::sql::{self, duration, time};
 use crate::Fingerprint;
 use crate::store::{ClaimState, Claimed, ExistingClaim, Identity};
 
@@ -18,8 +17,7 @@ WHERE NOT EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 
 ON CONFLICT DO NOTHING
 RETURNING (SELECT pruned_through FROM "idem_handlers" WHERE id = ?1)"#;
 
-/// BEGIN, the claim and the guard's savepoint, whether or not the claim is new. Without quotes, the savepoint has the same name
-/// whatever the prefix of the tables.
+/// BEGIN, the claim and the guard's savepoint, whether or not the claim is new.
 pub(super) fn begin_with_claim() -> String {
     format!("BEGIN IMMEDIATE; {CLAIM}; SAVEPOINT idem_guard")
 }
@@ -35,22 +33,20 @@ UPDATE "idem_processed_messages" SET processed_at = NULL
 WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL"#;
 
 pub(super) async fn insert(
-    store: &Sqlite,
     connection: &mut SqliteConnection,
     identity: &Identity,
     state: ClaimState,
 ) -> sqlx::Result<Claimed> {
-    let inserted = bound(store.query(CLAIM), identity, state).fetch_optional(&mut *connection).await?;
-    claimed(store, connection, identity, inserted).await
+    let inserted = bound(sql::query(CLAIM), identity, state).fetch_optional(&mut *connection).await?;
+    claimed(connection, identity, inserted).await
 }
 
 /// Reads a claim. In a transaction, which is the single writer, no other connection can delete it before the end.
 pub(super) async fn read(
-    store: &Sqlite,
     connection: &mut SqliteConnection,
     identity: &Identity,
 ) -> sqlx::Result<Option<ExistingClaim>> {
-    let query = sqlx::query_as::<_, (Vec<u8>, Option<i64>)>(store.prefix.sql(EXISTING_CLAIM));
+    let query = sqlx::query_as::<_, (Vec<u8>, Option<i64>)>(sql::filled(EXISTING_CLAIM));
     let found = query.bind(identity.handler.0).bind(identity.key.as_bytes()).fetch_optional(connection).await?;
     Ok(found.map(|(found, age)| ExistingClaim { fingerprint: Fingerprint::stored(&found), age: age.map(duration) }))
 }
@@ -63,13 +59,12 @@ pub(super) fn bound<'q>(query: Query<'q>, identity: &Identity, state: ClaimState
 
 /// Decodes the answer to a claim, which has a row if it was inserted.
 pub(super) async fn claimed(
-    store: &Sqlite,
     connection: &mut SqliteConnection,
     identity: &Identity,
     inserted: Option<SqliteRow>,
 ) -> sqlx::Result<Claimed> {
     match inserted {
         Some(row) => Ok(Claimed::New { pruned_through: row.try_get::<Option<i64>, _>(0)?.map(time) }),
-        None => Ok(Claimed::Found(read(store, connection, identity).await?)),
+        None => Ok(Claimed::Found(read(connection, identity).await?)),
     }
 }

@@ -7,14 +7,6 @@ INSERT INTO "idem_handlers" (id, consumer, name, retention) VALUES (?4, ?1, ?2, 
 pub(super) const KEEP: &str = r#"
 UPDATE "idem_handlers" SET retention = ?2 WHERE id = ?1 AND retention < ?2"#;
 
-/// A former name comes behind the same name of another handler.
-pub(super) const NUMBER: &str = r#"
-SELECT id, retention FROM "idem_handlers" WHERE consumer = ?1 AND name = ?2
-UNION ALL
-SELECT h.id, h.retention FROM "idem_handlers" AS h JOIN "idem_former_names" AS f ON f.handler_id = h.id
-WHERE h.consumer = ?1 AND f.name = ?2
-LIMIT 1"#;
-
 pub(super) const STALE: &str = r#"
 SELECT coalesce(sum(seen_at < {now} - 30000), 0), count(*) = (SELECT count(DISTINCT value) FROM json_each(?1))
 FROM "idem_handlers" WHERE id IN (SELECT value FROM json_each(?1))"#;

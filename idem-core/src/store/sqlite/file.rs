@@ -48,7 +48,7 @@ pub(super) const STATE: &str = "
 pub(super) const CHANGED: &str = "a handler of a batch left a temporary table, view or trigger, an attached database or \
                                   a changed pragma for those behind it";
 
-/// All connections of this process to one file, shared by all handles and prefixes.
+/// All connections of this process to one file, shared by all handles.
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) options: SqliteConnectOptions,
@@ -211,7 +211,7 @@ impl Connection {
 
     /// Passes the connection to the next task in the queue. No transaction may be open, and nothing may be left of a
     /// handler.
-    pub(super) fn give_back(self) {
+    pub(super) fn put_back(self) {
         let Self { writer, mut slot } = self;
         slot.idle = Some(writer);
     }

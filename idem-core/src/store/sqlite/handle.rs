@@ -2,19 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{ConnectOptions as _, FromRow};
 
 use super::file::{File, PING_TIMEOUT};
-use super::sql::{Prefix, rows};
+use super::sql::rows;
 use crate::store::sql::Clock;
 use crate::store::{Answer, Row, StoreFacts};
 
 /// The SQLite store: claims and inbox in a database file, beside the tables that handlers write to.
 ///
-/// SQLite has one writer at a time. All handles of a process to one file, whatever their prefix, share one writing
+/// SQLite has one writer at a time. All handles of a process to one file share one writing
 /// connection and use it in the order of their requests. Processes wait for each other for at most 5 seconds, and then
 /// return [`StoreError::LockTimeout`](crate::store::StoreError::LockTimeout). A transaction is the writer from `begin` until it
 /// ends, so handlers run one after the other. Reading does not wait (the file is in WAL mode).
@@ -49,7 +49,6 @@ use crate::store::{Answer, Row, StoreFacts};
 #[derive(Clone)]
 pub struct Sqlite {
     pub(super) file: Arc<File>,
-    pub(super) prefix: Arc<Prefix>,
     pub(super) retention: Duration,
     pub(super) facts: Arc<StoreFacts>,
     pub(super) clock: Arc<Clock>,
@@ -58,30 +57,22 @@ pub struct Sqlite {
 pub(super) type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
 
 impl Sqlite {
-    /// Returns a statement for the tables of this store, to bind values to.
-    pub(super) fn query<'q>(&self, text: &str) -> Query<'q> {
-        sqlx::query(self.prefix.sql(text))
-    }
-
     /// Reads rows by one statement, on the connection for reading, which no writer blocks.
     pub(super) async fn read_all<T>(
         &self,
         query: Query<'_>,
         decode: impl Fn(&SqliteRow) -> sqlx::Result<T>,
     ) -> Answer<Vec<T>> {
-        self.read(async move |_, reader| query.fetch_all(reader).await?.iter().map(decode).collect()).await
+        self.read(async move |reader| query.fetch_all(reader).await?.iter().map(decode).collect()).await
     }
 
     /// Reads the one row of a statement, as a tuple.
     pub(super) async fn read_one<T: for<'r> FromRow<'r, SqliteRow>>(&self, query: Query<'_>) -> Answer<T> {
-        self.read(async move |_, reader| T::from_row(&query.fetch_one(reader).await?)).await
+        self.read(async move |reader| T::from_row(&query.fetch_one(reader).await?)).await
     }
 
     /// Runs statements on the connection for reading, which no writer blocks.
-    pub(super) async fn read<T>(
-        &self,
-        work: impl AsyncFnOnce(&Self, &mut SqliteConnection) -> sqlx::Result<T>,
-    ) -> Answer<T> {
+    pub(super) async fn read<T>(&self, work: impl AsyncFnOnce(&mut SqliteConnection) -> sqlx::Result<T>) -> Answer<T> {
         let mut slot = self.file.reader.lock().await;
         // It is closed unless the work has ended well.
         let mut reader = match slot.take() {
@@ -91,17 +82,28 @@ impl Sqlite {
                 options.connect().await.map_err(|error| self.file.fault(error))?
             }
         };
-        let answer = work(self, &mut reader).await.map_err(|error| self.file.fault(error))?;
+        let answer = work(&mut reader).await.map_err(|error| self.file.fault(error))?;
         *slot = Some(reader);
         Ok(answer)
     }
 
     /// Runs one statement on the writing connection, in autocommit; returns the inbox rows of its answer.
     pub(super) async fn change_rows(&self, query: Query<'_>) -> Answer<Vec<Row>> {
+        self.change_since(query, |answer, _| rows(answer)).await
+    }
+
+    /// The same for any answer, with the time at which it had the connection. A wait for another process, of at most 5 seconds,
+    /// comes later; the clock by which it dates anything is read after that wait.
+    pub(super) async fn change_since<T>(
+        &self,
+        query: Query<'_>,
+        decode: impl FnOnce(&[SqliteRow], Instant) -> sqlx::Result<T>,
+    ) -> Answer<T> {
         let mut connection = self.file.writer().await?;
-        let answer = query.fetch_all(connection.raw()).await.and_then(|answer| rows(&answer));
+        let since = Instant::now();
+        let answer = query.fetch_all(connection.raw()).await.and_then(|answer| decode(&answer, since));
         let answer = answer.map_err(|error| self.file.fault(error))?;
-        connection.give_back();
+        connection.put_back();
         Ok(answer)
     }
 
@@ -109,17 +111,13 @@ impl Sqlite {
     pub(super) async fn change(&self, query: Query<'_>) -> Answer<u64> {
         let mut connection = self.file.writer().await?;
         let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault_of_message(error))?;
-        connection.give_back();
+        connection.put_back();
         Ok(done.rows_affected())
     }
 }
 
 impl fmt::Debug for Sqlite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sqlite")
-            .field("file", &self.file.path)
-            .field("prefix", &self.prefix.as_str())
-            .field("retention", &self.retention)
-            .finish_non_exhaustive()
+        f.debug_struct("Sqlite").field("facts", &self.facts).finish_non_exhaustive()
     }
 }

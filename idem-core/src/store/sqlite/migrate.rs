@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Connection as _};
 
 use super::answer;
-use super::sql::Prefix;
 use crate::Error;
 use crate::store::Migration;
 use crate::store::sql::ledger::{self, Applied};
@@ -22,8 +21,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[Migration {
 }];
 
 /// How to create what is missing.
-const CURE: &str = "create it with the SQL of `Sqlite::migrations()`, or give `.prefix(..)` a new value; a new \
-                    prefix has no claims, so all messages are new there";
+const REMEDY: &str = "create it with the SQL of `Sqlite::migrations()`, or give the store a new file, which has no claims, so that \
+                    all messages are new there";
 
 /// The table of this database only.
 const PRUNER: Table = ("pruner", "id locked_until handler_id key walked size");
@@ -33,35 +32,32 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Switches the file to WAL mode and runs the missing migrations in one transaction, or, with `verify_only`, checks that both were
 /// done.
-pub(super) async fn run(
-    connection: &mut SqliteConnection,
-    path: &Path,
-    prefix: &Prefix,
-    verify_only: bool,
-) -> Result<(), Error> {
-    let (shown, named) = (path.display(), prefix.as_str());
+pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, verify_only: bool) -> Result<(), Error> {
+    let shown = path.display();
     let failed = |error| answer::failed(path, error);
     let mode = wal(connection, verify_only).await.map_err(failed)?;
     if mode != "wal" {
-        let cure = match verify_only {
+        let remedy = match verify_only {
             true => "run `PRAGMA journal_mode = WAL` on it once, or connect once without verify_only()",
             false => "keep it on a local disk, where WAL works",
         };
         return Err(Error::Config(format!(
-            "the SQLite file {shown} is in journal mode {mode:?}, in which readers block the writer: {cure}"
+            "the SQLite file {shown} is in journal mode {mode:?}, in which readers block the writer: {remedy}"
         )));
     }
     let begin = if verify_only { "BEGIN" } else { "BEGIN IMMEDIATE" };
     let mut txn = connection.begin_with(begin).await.map_err(failed)?;
-    let place = format!("the SQLite file {shown}, in which the tables begin with {named:?},");
+    let place = format!("the SQLite file {shown}");
     let lacks = |table: &str, error: sqlx::Error| match answer::code(&error) {
-        Some(answer::ERROR) => tables::lacks(&place, CURE, &format!("the table `{table}` or a column of it ({error})")),
+        Some(answer::ERROR) => {
+            tables::lacks(&place, REMEDY, &format!("the table `{table}` or a column of it ({error})"))
+        }
         _ => failed(error),
     };
-    let there = sqlx::query_scalar::<_, bool>("SELECT count(*) > 0 FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE");
+    let there = sqlx::query_scalar::<_, bool>("SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'idem_migrations'");
     let mut applied = Vec::new();
-    if there.bind(format!("{named}migrations")).fetch_one(&mut *txn).await.map_err(failed)? {
-        let asked = sqlx::query_as(prefix.sql(r#"SELECT version, name, supports FROM "idem_migrations""#));
+    if there.fetch_one(&mut *txn).await.map_err(failed)? {
+        let asked = sqlx::query_as("SELECT version, name, supports FROM idem_migrations");
         let rows: Vec<(i64, String, i64)> =
             asked.fetch_all(&mut *txn).await.map_err(|error| lacks("migrations", error))?;
         applied.extend(rows.into_iter().map(|(version, name, supports)| Applied { version, name, supports }));
@@ -70,23 +66,23 @@ pub(super) async fn run(
     if verify_only && !missing.is_empty() {
         let versions = missing.iter().map(|migration| format!("{:04}", migration.version)).collect::<Vec<_>>();
         return Err(Error::Config(format!(
-            "the SQLite file {shown} lacks migration {} under the prefix {named:?}: connect once without verify_only(), or run \
+            "the SQLite file {shown} lacks migration {}: connect once without verify_only(), or run \
              the SQL of `Sqlite::migrations()` by hand (the comment at the top of the SQL shows the command)",
             versions.join(", ")
         )));
     }
     for Migration { version, sql, .. } in missing {
-        sqlx::raw_sql(prefix.sql(sql)).execute(&mut *txn).await.map_err(|error| Error::Database {
+        sqlx::raw_sql(sql).execute(&mut *txn).await.map_err(|error| Error::Database {
             what: format!(
-                "migration {version:04} does not fit the SQLite file {shown}: if tables of another origin begin with {named:?}, \
-                 choose another .prefix(..)"
+                "migration {version:04} does not fit the SQLite file {shown}: if it has tables of another origin whose names begin \
+                 with `idem_`, rename them, or give idem a file of its own"
             ),
             source: error.into(),
         })?;
     }
     for (table, columns) in TABLES.into_iter().chain([PRUNER]) {
-        let read = format!(r#"SELECT {} FROM "idem_{table}" LIMIT 0"#, columns.replace(' ', ", "));
-        sqlx::query(prefix.sql(&read)).execute(&mut *txn).await.map_err(|error| lacks(table, error))?;
+        let read = format!("SELECT {} FROM idem_{table} LIMIT 0", columns.replace(' ', ", "));
+        sqlx::query(AssertSqlSafe(read)).execute(&mut *txn).await.map_err(|error| lacks(table, error))?;
     }
     txn.commit().await.map_err(failed)
 }

@@ -2,13 +2,13 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `handle` | what all the files share: the file and its prefix |
+//! | `handle` | what all the files share |
 //! | `options` | how a store is opened |
 //! | `migrate` | the tables |
 //! | `file` | the single writer of a file, its queue, and what a handler can leave on its connection |
 //! | `watch` | hooks that track a connection's transactions |
 //! | `transactions`, `txn`, `claims` | begin, claim, guard, commit, rollback |
-//! | `inbox_rows`, `inbox_sql`, `calls_sql` | inbox rows, also in their call phase |
+//! | `inbox_rows`, `inbox_sql` | inbox rows, also in their call phase |
 //! | `outbox_rows`, `outbox_sql` | the outbox, for handlers, relays and operators |
 //! | `consumers`, `consumers_sql` | handlers, gauges, dead letters |
 //! | `own` | claims and staged messages in transactions of the application's own |
@@ -17,7 +17,6 @@
 //! | `plans` | tests of query plans |
 
 mod answer;
-mod calls_sql;
 mod claims;
 mod consumers;
 mod consumers_sql;
@@ -64,7 +63,7 @@ impl Sqlite {
     }
 
     /// Returns the SQL that [`connect`](SqliteOptions::connect) runs, for those who run it by hand and connect with
-    /// [`verify_only`](SqliteOptions::verify_only). For a prefix other than `idem_`, replace `"idem_` throughout.
+    /// [`verify_only`](SqliteOptions::verify_only).
     ///
     /// ```
     /// for migration in idem_core::Sqlite::migrations() {

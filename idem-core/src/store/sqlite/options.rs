@@ -7,7 +7,7 @@ use sqlx::ConnectOptions as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 
 use super::file::{BUSY_TIMEOUT, File};
-use super::sql::{NOW, Prefix, duration, since_epoch};
+use super::sql::{NOW, duration, since_epoch};
 use super::{Sqlite, answer, migrate};
 use crate::Error;
 use crate::store::StoreFacts;
@@ -23,8 +23,8 @@ use crate::store::sql::Clock;
 /// # let folder = std::env::temp_dir().join(format!("idem-options-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder).map_err(|error| idem_core::Error::database("no folder", error))?;
 /// # let url = format!("sqlite://{}/billing.db", folder.display());
-/// let store = Sqlite::options(&url).prefix("billing_").retention(Duration::from_secs(24 * 3600)).connect().await?;
-/// let same = Sqlite::options(&url).prefix("billing_").verify_only().connect().await?;
+/// let store = Sqlite::options(&url).retention(Duration::from_secs(24 * 3600)).connect().await?;
+/// let same = Sqlite::options(&url).verify_only().connect().await?;
 /// # drop((store, same));
 /// # let _ = std::fs::remove_dir_all(folder);
 /// # Ok(()) }
@@ -33,26 +33,13 @@ use crate::store::sql::Clock;
 #[must_use]
 pub struct SqliteOptions {
     url: String,
-    prefix: String,
     retention: Duration,
     verify_only: bool,
 }
 
 impl SqliteOptions {
     pub(super) fn new(url: &str) -> Self {
-        Self {
-            url: url.to_owned(),
-            prefix: "idem_".to_owned(),
-            retention: Duration::from_secs(7 * 24 * 3600),
-            verify_only: false,
-        }
-    }
-
-    /// The prefix of idem's table names: 1 to 40 letters, digits and underscores; `idem_` by default. An
-    /// invalid prefix is an error when the store connects.
-    pub fn prefix(mut self, prefix: &str) -> Self {
-        self.prefix = prefix.to_owned();
-        self
+        Self { url: url.to_owned(), retention: Duration::from_secs(7 * 24 * 3600), verify_only: false }
     }
 
     /// How long claims are kept after their message was processed; 7 days by default. A message that is redelivered
@@ -80,18 +67,11 @@ impl SqliteOptions {
     /// Each commit is synced to disk (`synchronous = FULL`): nothing can be lost after an ack.
     ///
     /// # Errors
-    /// [`Error::Config`] if a setting cannot work: an in-memory database, `mode=ro`, a retention of zero, an invalid
-    /// prefix, tables that lack a column, or tables that a newer version of idem has changed so that this one must not
+    /// [`Error::Config`] if a setting cannot work: an in-memory database, `mode=ro`, a retention of zero,
+    /// tables that lack a column, or tables that a newer version of idem has changed so that this one must not
     /// use them; with [`verify_only`](Self::verify_only), a file without the tables of this version.
     /// [`Error::Database`] if the file cannot be opened or written. The text names the file and the fix.
     pub async fn connect(self) -> Result<Sqlite, Error> {
-        let Some(prefix) = Prefix::new(&self.prefix) else {
-            return refuse(format!(
-                "the prefix {:?} cannot be used: take 1 to 40 letters, digits and underscores that do not begin with \
-                 `sqlite_`, as in .prefix(\"idem_\")",
-                self.prefix
-            ));
-        };
         if self.retention.is_zero() {
             return refuse(
                 "a retention of zero would forget each message at once, so that its duplicate runs again: give \
@@ -102,7 +82,7 @@ impl SqliteOptions {
         let options = self.target()?;
         let path = options.get_filename().to_owned();
         let mut connection = options.connect().await.map_err(|error| answer::failed(&path, error))?;
-        migrate::run(&mut connection, &path, &prefix, self.verify_only).await?;
+        migrate::run(&mut connection, &path, self.verify_only).await?;
         // The file exists now, so its path can be canonicalized for all handles.
         let canonical = path.canonicalize().map_err(|error| Error::Database {
             what: format!("the SQLite file {} is gone: do not move it while it is in use", path.display()),
@@ -111,13 +91,12 @@ impl SqliteOptions {
         // SQLite reads the clock of this machine.
         let clock = Clock::default();
         clock.ahead(Instant::now(), duration(since_epoch(SystemTime::now())));
-        let name = format!("SQLite {}, prefix {}", canonical.display(), prefix.as_str());
-        let around_table = [format!("\"{}", prefix.as_str()), "\"".to_owned()];
+        let name = format!("SQLite {}", canonical.display());
+        let around_table = ["\"idem_", "\""].map(ToOwned::to_owned);
         Ok(Sqlite {
             // Practically unlimited: callers wait in the queue for the writer.
             facts: Arc::new(StoreFacts::new(name, usize::MAX, around_table, NOW)),
             file: File::of(canonical.clone(), options.filename(canonical)),
-            prefix: Arc::new(prefix),
             retention: self.retention,
             clock: Arc::new(clock),
         })

@@ -12,7 +12,7 @@ use super::outbox_sql::{
     BURY, BY_ID, DEAD, DELETE, EXCEPT, FIND, HIGHEST, IN_ORDER, OF_KEYS, OURS, READ, REGISTER, REPLAY, RETRY, STAGE,
     STATS, TO_DESTINATION, UNREAD,
 };
-use super::sql::{duration, in_hex, json, millis, time};
+use super::sql::{self, duration, in_hex, json, millis, time};
 use super::{Sqlite, Txn};
 use crate::Error;
 use crate::outbox::{StagedMessage, envelope};
@@ -44,13 +44,13 @@ fn message(row: &SqliteRow) -> sqlx::Result<StagedMessage> {
 }
 
 /// Returns the row of an outbox, which is made here if there is none.
-pub(super) async fn intern(store: &Sqlite, connection: &mut SqliteConnection, name: &str) -> sqlx::Result<OutboxId> {
+pub(super) async fn intern(connection: &mut SqliteConnection, name: &str) -> sqlx::Result<OutboxId> {
     for attempt in 0..=NUMBERS {
-        let find = sqlx::query_as(store.prefix.sql(FIND)).bind(name);
+        let find = sqlx::query_as(sql::filled(FIND)).bind(name);
         if let Some((number, namespace)) = find.fetch_optional(&mut *connection).await? {
             return Ok(OutboxId { number, namespace });
         }
-        let register = store.query(REGISTER).bind(name).bind(Uuid::new_v4());
+        let register = sql::query(REGISTER).bind(name).bind(Uuid::new_v4());
         register.bind(number(&[name], attempt)).execute(&mut *connection).await?;
     }
     Err(sqlx::Error::RowNotFound)
@@ -58,7 +58,6 @@ pub(super) async fn intern(store: &Sqlite, connection: &mut SqliteConnection, na
 
 /// Inserts messages in their order.
 pub(super) async fn insert(
-    store: &Sqlite,
     connection: &mut SqliteConnection,
     messages: &[(OutboxId, StagedMessage)],
 ) -> sqlx::Result<()> {
@@ -66,7 +65,7 @@ pub(super) async fn insert(
     for messages in messages.chunks(INSERTED) {
         let values = vec!["(?, ?, {now}, ?, ?, ?, ?)"; messages.len()].join(", ");
         // Each of another length is another text.
-        let mut query = store.query(&format!("{STAGE}{values}")).persistent(messages.len() == 1);
+        let mut query = sql::query(&format!("{STAGE}{values}")).persistent(messages.len() == 1);
         for (outbox, message) in messages {
             query = query.bind(outbox.number).bind(message.id()).bind(message.to());
             query = query.bind(message.key().map_or(&[][..], |key| key.as_bytes()));
@@ -79,7 +78,7 @@ pub(super) async fn insert(
 
 impl OutboxRows for Sqlite {
     async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
-        let intern = async |store: &Self, txn: &mut Txn| intern(store, txn.connection(), name).await;
+        let intern = async |txn: &mut Txn| intern(txn.connection(), name).await;
         let failed = |fault: StoreError| Error::database(format!("could not register the outbox {name:?}"), fault);
         self.in_transaction(intern).await.map_err(failed)
     }
@@ -92,18 +91,18 @@ impl OutboxRows for Sqlite {
     async fn lease_outbox(&self, outbox: OutboxId, token: Uuid, request: LeaseRequest) -> Answer<LeaseAnswer> {
         let LeaseRequest::Hold(lease) = request else {
             let changed = match request {
-                LeaseRequest::Release => self.change(self.of(statements::RELEASE, outbox).bind(token)).await?.max(1),
-                _ => self.change(self.of(statements::SHOW, outbox)).await?,
+                LeaseRequest::Release => self.change(of(statements::RELEASE, outbox).bind(token)).await?.max(1),
+                _ => self.change(of(statements::SHOW, outbox)).await?,
             };
             return Ok(if changed > 0 { LeaseAnswer::Held } else { LeaseAnswer::Unknown });
         };
         // A relay that stands by asks each second, and must not wait for the writer, nor keep it from handlers.
-        let free = self.of(statements::FREE, outbox).bind(token);
+        let free = of(statements::FREE, outbox).bind(token);
         match self.read_all(free, |row| row.try_get::<bool, _>(0)).await?.first() {
             None => Ok(LeaseAnswer::Unknown),
             Some(false) => Ok(LeaseAnswer::Other),
             Some(_) => {
-                let held = self.change(self.of(statements::LEASE, outbox).bind(token).bind(millis(lease))).await?;
+                let held = self.change(of(statements::LEASE, outbox).bind(token).bind(millis(lease))).await?;
                 Ok(if held > 0 { LeaseAnswer::Held } else { LeaseAnswer::Other })
             }
         }
@@ -121,10 +120,10 @@ impl OutboxRows for Sqlite {
             OutboxFilter::Ids(ids) => (BY_ID, json(ids), String::new()),
         };
         let text = format!("{READ}{condition}{IN_ORDER}");
-        let read = async |store: &Self, reader: &mut SqliteConnection| {
+        let read = async |reader: &mut SqliteConnection| {
             // Before the messages: what is committed between the two is above it, and found.
-            let highest: i64 = store.of(HIGHEST, outbox).fetch_one(&mut *reader).await?.try_get(0)?;
-            let query = store.of(&text, outbox).bind(from).bind(to).bind(known).bind(limit).bind(first);
+            let highest: i64 = of(HIGHEST, outbox).fetch_one(&mut *reader).await?.try_get(0)?;
+            let query = of(&text, outbox).bind(from).bind(to).bind(known).bind(limit).bind(first);
             let query = if condition == EXCEPT { query.bind(second) } else { query };
             let mut rows = query.fetch(reader);
             let (mut found, mut size, mut is_cut) = (Vec::new(), 0_u64, false);
@@ -150,10 +149,10 @@ impl OutboxRows for Sqlite {
     }
 
     async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Answer<u64> {
-        self.in_transaction(async |store, txn| {
+        self.in_transaction(async |txn| {
             let mut deleted = 0;
             for row in published {
-                let query = store.of_row(DELETE, outbox, token, *row);
+                let query = of_row(DELETE, outbox, token, *row);
                 deleted += query.execute(txn.connection()).await?.rows_affected();
             }
             Ok(deleted)
@@ -162,15 +161,15 @@ impl OutboxRows for Sqlite {
     }
 
     async fn record_failures(&self, outbox: OutboxId, token: Uuid, failures: &[PublishFailure]) -> Answer<()> {
-        self.in_transaction(async |store, txn| {
+        self.in_transaction(async |txn| {
             for PublishFailure { row, attempts, next, error } in failures {
-                let of = |text| store.of_row(text, outbox, token, *row);
-                let failed = of(if next.is_some() { RETRY } else { BURY }).bind(error_text(error)).bind(*attempts);
+                let text = if next.is_some() { RETRY } else { BURY };
+                let failed = of_row(text, outbox, token, *row).bind(error_text(error)).bind(*attempts);
                 match next {
                     Some(due) => failed.bind(millis(*due)).execute(txn.connection()).await?,
                     None => {
                         failed.execute(txn.connection()).await?;
-                        of(DELETE).execute(txn.connection()).await?
+                        of_row(DELETE, outbox, token, *row).execute(txn.connection()).await?
                     }
                 };
             }
@@ -180,7 +179,7 @@ impl OutboxRows for Sqlite {
     }
 
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Answer<OutboxStats> {
-        let query = self.of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let query = of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX));
         let (waiting, oldest, dead, seen): (i64, Option<i64>, i64, Option<i64>) = self.read_one(query).await?;
         let ([waiting, dead], [oldest, relay_seen]) =
             ([waiting, dead].map(i64::unsigned_abs), [oldest, seen].map(|age| age.map(duration)));
@@ -192,7 +191,7 @@ impl OutboxRows for Sqlite {
             let waiting = row.try_get::<i64, _>(1)?.unsigned_abs();
             Ok(UnreadOutbox { name: row.try_get(0)?, waiting, oldest: duration(row.try_get(2)?) })
         };
-        let query = self.query(UNREAD).bind(millis(patience)).bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let query = sql::query(UNREAD).bind(millis(patience)).bind(i64::try_from(limit).unwrap_or(i64::MAX));
         self.read_all(query, unread).await
     }
 
@@ -206,27 +205,25 @@ impl OutboxRows for Sqlite {
                 died_at: time(row.try_get("died_at")?),
             })
         };
-        let query = self.of(DEAD, outbox).bind(page.before.unwrap_or(i64::MAX)).bind(page.limit);
+        let query = of(DEAD, outbox).bind(page.before.unwrap_or(i64::MAX)).bind(page.limit);
         self.read_all(query, dead).await
     }
 
     async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Answer<bool> {
-        let remove = async |store: &Self, txn: &mut Txn| {
+        let remove = async |txn: &mut Txn| {
             if again {
-                store.of(REPLAY, outbox).bind(id).execute(txn.connection()).await?;
+                of(REPLAY, outbox).bind(id).execute(txn.connection()).await?;
             }
-            Ok(store.of(statements::DISCARD, outbox).bind(id).execute(txn.connection()).await?.rows_affected() > 0)
+            Ok(of(statements::DISCARD, outbox).bind(id).execute(txn.connection()).await?.rows_affected() > 0)
         };
         self.in_transaction(remove).await
     }
 }
 
-impl Sqlite {
-    fn of<'q>(&self, text: &str, outbox: OutboxId) -> Query<'q> {
-        self.query(text).bind(outbox.number)
-    }
+fn of<'q>(text: &str, outbox: OutboxId) -> Query<'q> {
+    sql::query(text).bind(outbox.number)
+}
 
-    fn of_row<'q>(&self, text: &str, outbox: OutboxId, token: Uuid, row: RowRef) -> Query<'q> {
-        self.of(&text.replace("{ours}", OURS), outbox).bind(token).bind(row.id).bind(row.message_id)
-    }
+fn of_row<'q>(text: &str, outbox: OutboxId, token: Uuid, row: RowRef) -> Query<'q> {
+    of(&text.replace("{ours}", OURS), outbox).bind(token).bind(row.id).bind(row.message_id)
 }

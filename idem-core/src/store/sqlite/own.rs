@@ -66,15 +66,15 @@ impl Sqlite {
         }
         let failed = |error: sqlx::Error| Error::database("could not claim a message", error);
         // On this connection: another one would wait for its transaction.
-        let (handler, _) = self.intern(connection, consumer, handler).await.map_err(failed)?;
+        let handler = self.intern(connection, consumer, handler).await.map_err(failed)?;
         // Behind a statement: sqlx counts in the connection's thread.
         check_transaction(connection.is_in_transaction())?;
         let identity = Identity { handler: HandlerId(handler), key, fingerprint };
-        match claims::insert(self, connection, &identity, ClaimState::Processed).await.map_err(failed)? {
+        match claims::insert(connection, &identity, ClaimState::Processed).await.map_err(failed)? {
             Claimed::New { .. } => Ok(OwnClaim::New),
             Claimed::Found(Some(existing)) => {
                 // This transaction is the only writer, so what others do not see is its own.
-                let committed = self.read(async |store, reader| claims::read(store, reader, &identity).await).await;
+                let committed = self.read(async |reader| claims::read(reader, &identity).await).await;
                 let is_own = committed.map_err(|error| Error::database("could not claim a message", error))?.is_none();
                 Ok(OwnClaim::found(fingerprint.is_copy_of(existing.fingerprint), is_own))
             }
@@ -104,13 +104,13 @@ impl StoreOutbox<Sqlite> {
             return Ok(());
         }
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
-        let outbox = outbox_rows::intern(&self.store, connection, &self.name).await.map_err(failed)?;
+        let outbox = outbox_rows::intern(connection, &self.name).await.map_err(failed)?;
         // Behind a statement: sqlx counts in the connection's thread.
         check_transaction(connection.is_in_transaction())?;
         let messages = checked(messages, self.store.facts.notifier.limit(outbox))?;
         let messages: Vec<_> = messages.into_iter().map(|message| (outbox, message)).collect();
-        outbox_rows::insert(&self.store, connection, &messages).await.map_err(failed)?;
-        self.look_for_relay(outbox);
+        outbox_rows::insert(connection, &messages).await.map_err(failed)?;
+        self.check_for_relay(outbox);
         Ok(())
     }
 }

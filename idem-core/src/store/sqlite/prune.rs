@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::sql::{duration, millis};
+use super::sql::{self, duration, millis};
 use super::{Sqlite, Txn};
 use crate::store::Answer;
 
@@ -54,8 +54,8 @@ type Claim = (i64, Vec<u8>);
 /// A walk ends where the table ends, and the next one begins anew. There is no index of the dates: each message would pay for it.
 pub(super) async fn prune(store: &Sqlite) -> Answer<u64> {
     let asked = Instant::now();
-    let enter = async |store: &Sqlite, txn: &mut Txn| {
-        let enter = sqlx::query_as::<_, (i64, Vec<u8>, i64, i64, Option<i64>)>(store.prefix.sql(ENTER));
+    let enter = async |txn: &mut Txn| {
+        let enter = sqlx::query_as::<_, (i64, Vec<u8>, i64, i64, Option<i64>)>(sql::filled(ENTER));
         enter.bind(millis(TURN)).fetch_optional(txn.connection()).await
     };
     let Some((handler, key, size, now, retention)) = store.in_transaction(enter).await? else {
@@ -67,7 +67,7 @@ pub(super) async fn prune(store: &Sqlite) -> Answer<u64> {
     let (mut last, mut walked) = ((handler, key), 0);
     let claims = walk(store, now, share, &mut last, &mut walked).await;
     // Also if a step has failed: the next call goes on from there.
-    store.change(store.query(RECORD).bind(last.0).bind(last.1).bind(walked)).await?;
+    store.change(sql::query(RECORD).bind(last.0).bind(last.1).bind(walked)).await?;
     claims
 }
 
@@ -77,16 +77,16 @@ async fn walk(store: &Sqlite, now: i64, share: i64, last: &mut Claim, walked: &m
     let mut claims = 0;
     while *walked < share {
         let begun = Instant::now();
-        let step = async |store: &Sqlite, txn: &mut Txn| {
-            let end = sqlx::query_as::<_, Claim>(store.prefix.sql(END)).bind(last.0).bind(&last.1).bind(STEP);
+        let step = async |txn: &mut Txn| {
+            let end = sqlx::query_as::<_, Claim>(sql::filled(END)).bind(last.0).bind(&last.1).bind(STEP);
             let end = end.fetch_optional(txn.connection()).await?;
             let (handler, key) = end.clone().unwrap_or((i64::MAX, Vec::new()));
-            let delete = sqlx::query_as::<_, (i64, i64)>(store.prefix.sql(DELETE)).bind(last.0).bind(&last.1);
+            let delete = sqlx::query_as::<_, (i64, i64)>(sql::filled(DELETE)).bind(last.0).bind(&last.1);
             let mut deleted = delete.bind(handler).bind(key).bind(now).fetch_all(txn.connection()).await?;
             // Of each handler, the latest date comes last, and is kept.
             deleted.sort_unstable();
             for (handler, through) in deleted.iter().copied().collect::<BTreeMap<_, _>>() {
-                store.query(PRUNED_THROUGH).bind(handler).bind(through).execute(txn.connection()).await?;
+                sql::query(PRUNED_THROUGH).bind(handler).bind(through).execute(txn.connection()).await?;
             }
             Ok((end, deleted.len() as u64))
         };

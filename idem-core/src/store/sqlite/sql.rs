@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{AssertSqlSafe, Row as _};
 
+use super::handle::Query;
 use crate::Key;
 use crate::store::{HandlerId, Row, stored};
 
@@ -27,35 +28,17 @@ const ORPHAN: &str = "state IN ('scheduled', 'running') AND (crash_count >= 1 OR
 /// When a worker may have the row: the column of these indexes. That of a row that another one has locked is the end of its lease.
 const DUE: &str = "coalesce(locked_until, run_at)";
 
-/// The prefix of the tables.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Prefix(String);
+/// Fills in the text of a statement. `{now}` and `{clock}` are the clock, `{row}` the columns that [`row`] reads, `{greatest}`
+/// that of its arguments; `{ordinary}`, `{orphan}` and `{due}` are of inbox rows.
+pub(super) fn filled(text: &str) -> AssertSqlSafe<String> {
+    let text = text.replace("{ordinary}", ORDINARY).replace("{orphan}", ORPHAN).replace("{due}", DUE);
+    // Safe: the text consists of constants.
+    AssertSqlSafe(text.replace("{row}", ROW).replace("{now}", NOW).replace("{clock}", NOW).replace("{greatest}", "max"))
+}
 
-impl Prefix {
-    /// Accepts 1 to 40 letters, digits and underscores. SQLite reserves `sqlite_`.
-    pub(super) fn new(prefix: &str) -> Option<Self> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let valid = !prefix.is_empty()
-            && prefix.len() <= 40
-            && prefix.chars().all(plain)
-            && !prefix.to_ascii_lowercase().starts_with("sqlite_");
-        valid.then(|| Self(prefix.to_owned()))
-    }
-
-    /// Rewrites a statement, written for the prefix `idem_`, for this prefix. `{now}` and `{clock}` are the clock, `{row}` the
-    /// columns that [`row`] reads, `{greatest}` that of its arguments; `{ordinary}`, `{orphan}` and `{due}` are of inbox rows.
-    pub(super) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
-        let text = text.replace("{ordinary}", ORDINARY).replace("{orphan}", ORPHAN).replace("{due}", DUE);
-        let text =
-            text.replace("{row}", ROW).replace("{now}", NOW).replace("{clock}", NOW).replace("{greatest}", "max");
-        // Safe: the prefix is validated, and it appears only between double quotes.
-        AssertSqlSafe(text.replace("\"idem_", &format!("\"{}", self.0)))
-    }
-
-    /// The prefix as configured.
-    pub(super) fn as_str(&self) -> &str {
-        &self.0
-    }
+/// Returns a statement, to bind values to.
+pub(super) fn query<'q>(text: &str) -> Query<'q> {
+    sqlx::query(filled(text))
 }
 
 /// Converts a duration to milliseconds, capped at 10,000 years, so that its sum with the clock is a valid date.
@@ -97,13 +80,9 @@ pub(super) fn row(row: &SqliteRow) -> sqlx::Result<Row> {
     stored::decode(row, time)
 }
 
-/// Decodes inbox rows, oldest first: `RETURNING` guarantees no order. They may have one more column, `waited`.
+/// Decodes inbox rows, oldest first: `RETURNING` guarantees no order.
 pub(super) fn rows(rows: &[SqliteRow]) -> sqlx::Result<Vec<Row>> {
-    let decode = |found: &SqliteRow| {
-        let waited = found.try_get::<Option<i64>, _>("waited").ok().flatten().map(duration);
-        Ok(Row { waited, ..row(found)? })
-    };
-    let mut rows = rows.iter().map(decode).collect::<sqlx::Result<Vec<_>>>()?;
+    let mut rows = rows.iter().map(row).collect::<sqlx::Result<Vec<_>>>()?;
     rows.sort_by_key(|row| row.id);
     Ok(rows)
 }

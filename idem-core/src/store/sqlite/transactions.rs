@@ -10,14 +10,14 @@ use super::claims::{self, REOPEN, begin_with_claim, bound};
 use super::file::{Answers, BUSY_TIMEOUT, CHANGED, STATE};
 use super::handle::Query;
 use super::txn::{ended, not_committed, write};
-use super::{Sqlite, Txn};
+use super::{Sqlite, Txn, sql};
 use crate::store::{
-    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Fate, Identity, StoreError, StoreFacts,
-    Ticket, Transactions, TxnState, tell_of_conflicts,
+    Answer, ClaimState, Claimed, CommitResult, ErrorClass, ExistingClaim, Identity, StoreError, StoreFacts,
+    Transactions, TxnHandle, TxnOutcome, TxnState, log_conflicts,
 };
 
 /// Warns only once that a batch was split.
-static TELL: std::sync::Once = std::sync::Once::new();
+static LOGGED: std::sync::Once = std::sync::Once::new();
 
 impl Transactions for Sqlite {
     type Txn = Txn;
@@ -28,7 +28,7 @@ impl Transactions for Sqlite {
 
     /// On the connection for reading, which waits neither in the queue of the writer nor long for another process.
     async fn ping(&self) -> Answer<()> {
-        let probe = async |store: &Self, reader: &mut SqliteConnection| match store.query(PROBE).execute(reader).await {
+        let probe = async |reader: &mut SqliteConnection| match sql::query(PROBE).execute(reader).await {
             Err(error) if !is_busy(&error) => Err(error),
             // If somebody else writes, writing is possible.
             _ => Ok(()),
@@ -43,13 +43,13 @@ impl Transactions for Sqlite {
     /// Runs BEGIN, the claim, if there is one, and the guard's savepoint as one command.
     async fn begin_first(&self, handler_timeout: Duration, claim: Option<&Identity>) -> Answer<(Txn, Claimed)> {
         let (count, command) = match claim {
-            Some(claim) => (3, bound(self.query(&begin_with_claim()), claim, ClaimState::Processed)),
+            Some(claim) => (3, bound(sql::query(&begin_with_claim()), claim, ClaimState::Processed)),
             None => (2, sqlx::query(r#"BEGIN IMMEDIATE; SAVEPOINT "idem_guard""#)),
         };
         let (mut txn, Answers { row, error, .. }) = self.open(handler_timeout, count, command).await?;
         let claimed = match (error, claim) {
             (Some(error), _) => Err(error),
-            (None, Some(claim)) => claims::claimed(self, txn.connection(), claim, row).await,
+            (None, Some(claim)) => claims::claimed(txn.connection(), claim, row).await,
             (None, None) => Ok(Claimed::New { pruned_through: None }),
         };
         match claimed.map_err(|error| self.file.fault_of_message(error)) {
@@ -68,11 +68,11 @@ impl Transactions for Sqlite {
     async fn claim(&self, txn: &mut Txn, identities: &[&Identity], state: ClaimState) -> Answer<Vec<Claimed>> {
         let mut claimed = Vec::with_capacity(identities.len());
         for identity in identities {
-            let one = claims::insert(self, txn.connection(), identity, state).await;
+            let one = claims::insert(txn.connection(), identity, state).await;
             claimed.push(one.map_err(|error| self.file.fault_of_message(error))?);
         }
         // A handler runs only behind a new claim in state `Processed`, or without claims. All claims commit together, so the
-        // fate of one is the fate of all.
+        // outcome of one is the outcome of all.
         let new = identities.iter().zip(&claimed).find(|(_, claimed)| claimed.is_new());
         let is_needed = identities.is_empty() && !txn.guarded || new.is_some() && state == ClaimState::Processed;
         if is_needed {
@@ -90,14 +90,14 @@ impl Transactions for Sqlite {
     ) -> Answer<Vec<Option<ExistingClaim>>> {
         let mut existing = Vec::with_capacity(identities.len());
         for identity in identities {
-            let one = claims::read(self, txn.connection(), identity).await;
+            let one = claims::read(txn.connection(), identity).await;
             existing.push(one.map_err(|error| self.file.fault(error))?);
         }
         Ok(existing)
     }
 
-    async fn reopen(&self, txn: &mut Txn, identity: &Identity, _: &Ticket) -> Answer<bool> {
-        let query = self.query(REOPEN).bind(identity.handler.0).bind(identity.key.as_bytes());
+    async fn reopen(&self, txn: &mut Txn, identity: &Identity, _: &TxnHandle) -> Answer<bool> {
+        let query = sql::query(REOPEN).bind(identity.handler.0).bind(identity.key.as_bytes());
         let reopened = query.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
         Ok(reopened.rows_affected() > 0)
     }
@@ -122,7 +122,7 @@ impl Transactions for Sqlite {
                 return ended(self, txn, error).await;
             }
             if txn.shared && !txn.is_clean().await {
-                TELL.call_once(|| {
+                LOGGED.call_once(|| {
                     tracing::warn!(
                         "{CHANGED}: such batches are split until each message is alone; undo it in the handler"
                     )
@@ -130,7 +130,7 @@ impl Transactions for Sqlite {
                 // Dropping the connection rolls back.
                 return CommitResult::Refused(CHANGED.into());
             }
-            conflicts = match write(self, &mut txn).await.map_err(|error| self.file.fault_of_message(error)) {
+            conflicts = match write(&mut txn).await.map_err(|error| self.file.fault_of_message(error)) {
                 Ok(conflicts) => conflicts,
                 Err(StoreError::Message(error)) => return CommitResult::Refused(error),
                 Err(fault) => return CommitResult::NotSent(fault, None),
@@ -149,11 +149,11 @@ impl Transactions for Sqlite {
                 txn.connection.watch().release();
                 let state = row.and_then(|row| row.try_get::<String, _>(0).ok());
                 if state.is_some_and(|state| txn.connection.is_initial(&state)) {
-                    txn.connection.give_back();
+                    txn.connection.put_back();
                 }
             }
         }
-        tell_of_conflicts(conflicts);
+        log_conflicts(conflicts);
         CommitResult::Done
     }
 
@@ -162,17 +162,17 @@ impl Transactions for Sqlite {
         ErrorClass::Ordinary
     }
 
-    async fn rollback(&self, mut txn: Txn) -> Answer<Fate> {
+    async fn rollback(&self, mut txn: Txn) -> Answer<TxnOutcome> {
         txn.connection.watch().limit(Duration::MAX);
         if txn.guarded
             && let Err(error) = txn.connection.run(r#"ROLLBACK TO "idem_guard""#).await
         {
             return match ended(self, txn, error).await {
-                CommitResult::CommittedEarly(_) => Ok(Fate::CommittedEarly),
-                CommitResult::CommitRefused => Ok(Fate::CommitRefused),
-                CommitResult::Refused(_) => Ok(Fate::Unbegun),
+                CommitResult::CommittedEarly(_) => Ok(TxnOutcome::CommittedEarly),
+                CommitResult::CommitRefused => Ok(TxnOutcome::CommitRefused),
+                CommitResult::Refused(_) => Ok(TxnOutcome::Unbegun),
                 CommitResult::Unknown(fault) => Err(fault),
-                _ => Ok(Fate::RolledBack),
+                _ => Ok(TxnOutcome::RolledBack),
             };
         }
         txn.connection.watch().release();
@@ -180,22 +180,22 @@ impl Transactions for Sqlite {
             Ok(()) => {
                 // Temporary objects that were made in the transaction are gone.
                 if txn.is_clean().await {
-                    txn.connection.give_back();
+                    txn.connection.put_back();
                 }
             }
             // There is none: a handler without a guard has ended it.
             Err(error) if code(&error) == Some(ERROR) => {}
             Err(error) => return Err(unknown(&self.file.path, error)),
         }
-        Ok(Fate::RolledBack)
+        Ok(TxnOutcome::RolledBack)
     }
 
-    fn ticket(&self, txn: &Txn) -> Option<Ticket> {
-        txn.connection.watch().refused().then(Ticket::default)
+    fn txn_handle(&self, txn: &Txn) -> Option<TxnHandle> {
+        txn.connection.watch().refused().then(TxnHandle::default)
     }
 
-    async fn fate(&self, _: &Ticket) -> Answer<Fate> {
-        Ok(Fate::CommitRefused)
+    async fn txn_outcome(&self, _: &TxnHandle) -> Answer<TxnOutcome> {
+        Ok(TxnOutcome::CommitRefused)
     }
 }
 
@@ -214,7 +214,7 @@ impl Sqlite {
             let fault = self.file.fault(error);
             if matches!(fault, StoreError::LockTimeout) {
                 connection.watch().limit(Duration::MAX);
-                connection.give_back();
+                connection.put_back();
             }
             return Err(fault);
         }
@@ -223,12 +223,9 @@ impl Sqlite {
     }
 
     /// Runs statements in one of idem's own transactions, in which no handler runs, and commits.
-    pub(super) async fn in_transaction<T>(
-        &self,
-        work: impl AsyncFnOnce(&Self, &mut Txn) -> sqlx::Result<T>,
-    ) -> Answer<T> {
+    pub(super) async fn in_transaction<T>(&self, work: impl AsyncFnOnce(&mut Txn) -> sqlx::Result<T>) -> Answer<T> {
         let mut txn = self.begin(Duration::MAX).await?;
-        let done = work(self, &mut txn).await.map_err(|error| self.file.fault(error))?;
+        let done = work(&mut txn).await.map_err(|error| self.file.fault(error))?;
         self.commit(txn).await.of_own().map(|()| done)
     }
 }

@@ -93,17 +93,17 @@ pub(super) async fn not_committed(store: &Sqlite, mut txn: Txn, error: sqlx::Err
         _ => return CommitResult::Unknown(unknown(&store.file.path, error)),
     };
     if txn.connection.run("ROLLBACK").await.is_ok() && txn.is_clean().await {
-        txn.connection.give_back();
+        txn.connection.put_back();
     }
     committed
 }
 
 /// Writes the messages that the handlers have staged. Those for other handlers are claimed, undated, and stored if their claim is
 /// new. Returns how many become dead letters. The transaction is the only writer, so no claim is made or removed meanwhile.
-pub(super) async fn write(store: &Sqlite, txn: &mut Txn) -> sqlx::Result<i64> {
+pub(super) async fn write(txn: &mut Txn) -> sqlx::Result<i64> {
     let mut conflicts = 0;
     for LocalMessage { identity, delivery, provider_key } in std::mem::take(&mut txn.local) {
-        let row = match claims::insert(store, txn.connection(), &identity, ClaimState::Waiting).await? {
+        let row = match claims::insert(txn.connection(), &identity, ClaimState::Waiting).await? {
             Claimed::Found(Some(existing)) if identity.is_copy(existing.fingerprint) => continue,
             Claimed::Found(_) => {
                 conflicts += 1;
@@ -111,10 +111,10 @@ pub(super) async fn write(store: &Sqlite, txn: &mut Txn) -> sqlx::Result<i64> {
             }
             Claimed::New { .. } => NewRow { provider_key, ..NewRow::new(&identity, &delivery, Ok(Duration::ZERO)) },
         };
-        inbox_rows::insert(store, txn.connection(), &row).await?;
+        inbox_rows::insert(txn.connection(), &row).await?;
     }
     let staged = std::mem::take(&mut txn.staged);
-    outbox_rows::insert(store, txn.connection(), &staged).await?;
+    outbox_rows::insert(txn.connection(), &staged).await?;
     Ok(conflicts)
 }
 
@@ -143,7 +143,7 @@ pub(super) async fn ended(store: &Sqlite, mut txn: Txn, error: sqlx::Error) -> C
     // Nothing tells how it has ended: the handler has replaced the hooks, or a COMMIT that it did not await has run where
     // idem's was allowed. A committed effect must not go unnoticed.
     let Some(claim) = txn.claim.take() else { return CommitResult::CommittedEarly(Box::default()) };
-    match claims::read(store, txn.connection(), &claim).await {
+    match claims::read(txn.connection(), &claim).await {
         Ok(Some(claim)) if claim.age.is_some() => CommitResult::CommittedEarly(Box::default()),
         Ok(_) => CommitResult::RolledBack,
         Err(error) => CommitResult::Unknown(unknown(&store.file.path, error)),

@@ -13,7 +13,7 @@ use idem_test::trace::Trace;
 async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
     let setting = Setting::from_env();
-    match setting.broker {
+    match setting.broker.as_str() {
         RabbitMq::NAME => of::<RabbitMq>(&setting).await,
         Nats::NAME => of::<Nats>(&setting).await,
         Kafka::NAME => of::<Kafka>(&setting).await,

@@ -22,11 +22,8 @@ type Report = fn() -> String;
 
 /// The outages of all three brokers.
 static OUTAGES: LazyLock<Threads> = LazyLock::new(|| {
-    let outages: [(&str, Report); 3] = [
-        ("rabbitmq", || outages::<RabbitMq>(idem_services::RabbitMq::start)),
-        ("nats", || outages::<Nats>(idem_services::Nats::start)),
-        ("kafka", || outages::<Kafka>(idem_services::Kafka::start)),
-    ];
+    let outages: [(&str, Report); 3] =
+        [("rabbitmq", outages::<RabbitMq>), ("nats", outages::<Nats>), ("kafka", outages::<Kafka>)];
     Threads::start(outages)
 });
 
@@ -51,8 +48,8 @@ fn kafka_stopped_killed_and_cut_off_is_found_again_without_loss_or_hot_loop() {
     the_outages("kafka");
 }
 
-fn outages<B: Broker>(start: fn() -> anyhow::Result<Instance>) -> String {
-    let server = start().unwrap();
+fn outages<B: Broker>() -> String {
+    let server = (B::START)().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(all_harms::<B>(server))
 }
@@ -71,7 +68,7 @@ async fn all_harms<B: Broker>(mut server: Instance) -> String {
     drop(world.store().await);
     let address = server.url().to_owned();
     let setting = Setting {
-        broker: B::NAME,
+        broker: B::NAME.to_owned(),
         address: address.clone(),
         name: fresh("idem-outage"),
         database: world.stage.url().to_owned(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem::store::{Consumers, Fate, Identity, Transactions};
+use idem::store::{Consumers, Identity, Transactions, TxnOutcome};
 use idem::{Fingerprint, Key, Outcome};
 use idem_faults::{Act, Order, World, variable};
 use sqlx::{Connection, Executor, PgConnection};
@@ -23,13 +23,13 @@ async fn a_commit_without_an_answer_is_asked_again() {
     let worker = world.start(&store, world.broker.queue("orders"), |worker| worker);
     world.publish(&Order::new("unanswered", Act::Write));
     assert_eq!(world.journal.end_of("unanswered").await, Outcome::Processed);
-    assert_eq!(world.effects("unanswered").await, [1], "one effect, and no attempt was charged");
+    assert_eq!(world.effects("unanswered").await, [1], "one effect, and no attempt was recorded");
     assert_eq!(world.stage.attempts("unanswered"), [1, 1], "the handler was called two times");
     worker.stop().await.unwrap();
     world.end().await;
 }
 
-/// A worker queries the fate of a transaction that a server crash has cut off. The server has forgotten it, and given
+/// A worker queries the outcome of a transaction that a server crash has cut off. The server has forgotten it, and given
 /// its number to another transaction, which was committed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_number_that_a_crashed_server_gives_again_does_not_make_a_dead_letter() {
@@ -55,7 +55,7 @@ async fn a_number_that_a_crashed_server_gives_again_does_not_make_a_dead_letter(
     // The log is also flushed when its buffers are full, or by another transaction's commit.
     for id in ["one", "two", "three", "four", "five"] {
         let txn = cut_off(id).await;
-        let ticket = store.ticket(&txn).unwrap();
+        let txn_handle = store.txn_handle(&txn).unwrap();
         server.kill().unwrap();
         drop(txn);
         server.start_again().unwrap();
@@ -64,18 +64,18 @@ async fn a_number_that_a_crashed_server_gives_again_does_not_make_a_dead_letter(
             sqlx::query("INSERT INTO others VALUES ($1)").bind(n).execute(&mut other).await.unwrap();
         }
         let status: Option<String> = sqlx::query_scalar("SELECT pg_xact_status($1::xid8)")
-            .bind(&ticket.number)
+            .bind(&txn_handle.number)
             .fetch_one(&mut other)
             .await
             .unwrap();
         given_again += u32::from(status.as_deref() == Some("committed"));
-        let fate = loop {
+        let txn_outcome = loop {
             // Its connections ended with the server.
-            if let Ok(fate) = store.fate(&ticket).await {
-                break fate;
+            if let Ok(txn_outcome) = store.txn_outcome(&txn_handle).await {
+                break txn_outcome;
             }
         };
-        assert_eq!(fate, Fate::RolledBack, "{ticket:?} is {status:?}");
+        assert_eq!(txn_outcome, TxnOutcome::RolledBack, "{txn_handle:?} is {status:?}");
     }
     assert!(given_again > 0, "no number was given again");
 }

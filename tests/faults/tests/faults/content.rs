@@ -25,7 +25,7 @@ async fn many_messages_of_which_a_fifth_comes_twice_have_one_effect_each<B: Brok
     assert_eq!(published.len(), orders.len() + copies);
     scene.publish(&published).await;
     let workers = vec![scene.start().await, scene.start().await];
-    // A worker that ends gives back what it has prefetched, and nobody would take the last copies.
+    // A worker that ends releases what it has prefetched, and nobody would take the last copies.
     let duplicate = |outcome: &Outcome| *outcome == Outcome::Duplicate;
     scene.effects(orders.len()).await;
     scene.world.journal.until("each copy is known", |journal| journal.count(duplicate) >= copies).await;

@@ -54,14 +54,10 @@ async fn a_shutdown_under_load_finishes_what_runs_and_releases_the_rest() {
     world.end().await;
 }
 
-/// Nobody asks later how a transaction ended that is cut off then. If its handler has run COMMIT, its message counts as
-/// processed, and nothing but the log names it.
+/// The drain does not wait for an answer.
 #[tokio::test]
-async fn a_message_that_is_cut_off_while_the_database_is_silent_is_named_in_the_log() {
+async fn a_message_that_is_cut_off_while_the_database_is_silent_goes_back_to_the_broker() {
     let Some(url) = variable("DATABASE_URL") else { return };
-    // All tasks run on this thread.
-    let (text, subscriber) = idem_conformance::captured();
-    let _logging = idem_conformance::subscribe(subscriber);
     let (world, relay) = (World::at(&url).await, Relay::start(&url).await);
     let store = Postgres::options(relay.url(&world.url)).schema(&world.schema).connect().await.unwrap();
     let queue = world.broker.queue("orders");
@@ -70,12 +66,7 @@ async fn a_message_that_is_cut_off_while_the_database_is_silent_is_named_in_the_
     world.stage.entered(1).await;
     relay.delay(Duration::from_secs(600));
     worker.stop().await.unwrap();
-    assert_eq!(queue.counts().ready, 1, "it goes back to the broker");
-    let text = text.to_string();
-    let line = text.lines().find(|line| line.contains("how its transaction ended")).expect(&text);
-    for part in ["WARN", "handler=\"act\"", "key=cut-off", "transaction=\"", "counts as processed"] {
-        assert!(line.contains(part), "{part:?} is not in {line:?}");
-    }
+    assert_eq!(queue.counts().ready, 1);
     relay.cut();
     world.end().await;
 }

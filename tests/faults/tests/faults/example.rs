@@ -56,7 +56,7 @@ async fn an_order_is_processed_once<B: Broker>() {
     let program = program.env("DATABASE_URL", &database).env(B::VARIABLE, &address).stdout(Stdio::piped());
     let mut program = program.kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
-    let mut line = async || within("the example tells a line", lines.next_line()).await.unwrap().unwrap();
+    let mut line = async || within("the example prints a line", lines.next_line()).await.unwrap().unwrap();
     assert!(line().await.starts_with("consuming"));
 
     let order_id = (Uuid::new_v4().as_u128() >> 66) as i64;

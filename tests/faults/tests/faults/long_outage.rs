@@ -38,7 +38,7 @@ impl Leaving {
 
     /// Publishes three messages, which the client prefetches, whether or not the worker takes them. They go back, and the
     /// worker stays away.
-    async fn gives_back(&self) {
+    async fn gets_messages_back(&self) {
         publish(&self.site, "meanwhile").await;
         until("what is held goes back", || async { !self.worker.health.broker() && self.site.left().await == 3 }).await;
         // The duration itself is tested: four times the delay after which the worker leaves.
@@ -73,7 +73,7 @@ async fn costs_each_message_one_return_however_long_it_lasts() {
     let leaving = Leaving::start(World::at(server.url()).await, site).await;
     leaving.processes().await;
     server.stop().unwrap();
-    leaving.gives_back().await;
+    leaving.gets_messages_back().await;
     server.start_again().unwrap();
     leaving.ends_with(6).await;
 }
@@ -95,7 +95,7 @@ async fn costs_each_message_one_return_while_the_database_can_only_be_read() {
     server.start_again().unwrap();
     let mut reader = sqlx::PgConnection::connect(server.url()).await.unwrap();
     assert!(sqlx::query_scalar::<_, bool>("SELECT pg_is_in_recovery()").fetch_one(&mut reader).await.unwrap());
-    leaving.gives_back().await;
+    leaving.gets_messages_back().await;
     sqlx::query("SELECT pg_promote()").execute(&mut reader).await.unwrap();
     leaving.ends_with(6).await;
 }
@@ -124,7 +124,7 @@ async fn locked(after_a_claim: bool) {
     let mut other = leaving.world.pool.begin().await.unwrap();
     let lock = leaving.world.stage.sql("LOCK TABLE {schema}.processed_messages");
     sqlx::query(lock).execute(&mut *other).await.unwrap();
-    leaving.gives_back().await;
+    leaving.gets_messages_back().await;
     other.rollback().await.unwrap();
     leaving.ends_with(if after_a_claim { 6 } else { 3 }).await.end().await;
 }

@@ -1,6 +1,6 @@
 //! A minute without a database: stopped, paused, or with killed connections.
 //!
-//! The three outages run in parallel. Afterwards everything is processed by itself; no message was charged, and none
+//! The three outages run in parallel. Afterwards everything is processed by itself; no attempt was recorded, and none
 //! went back to the broker.
 
 use std::panic::resume_unwind;
@@ -150,15 +150,15 @@ fn outage(name: &'static str, harm: Harm, millis: u64) -> String {
         expected.sort();
         let effects = world.all_effects().await;
         assert!(effects == expected, "{} effects of {} messages", effects.len(), expected.len());
-        let charged: Vec<_> = world.stage.runs().into_iter().filter(|run| run.attempt != 1).collect();
-        assert!(charged.is_empty(), "{charged:?}");
+        let counted: Vec<_> = world.stage.runs().into_iter().filter(|run| run.attempt != 1).collect();
+        assert!(counted.is_empty(), "{counted:?}");
         let free = |outcome: &Outcome| match outcome {
             Outcome::Processed | Outcome::Duplicate => true,
             Outcome::Scheduled { attempt, .. } => *attempt == 0,
             _ => false,
         };
-        let charged: Vec<_> = world.journal.all().into_iter().filter(|(_, outcome)| !free(outcome)).collect();
-        assert!(charged.is_empty(), "{charged:?}");
+        let counted: Vec<_> = world.journal.all().into_iter().filter(|(_, outcome)| !free(outcome)).collect();
+        assert!(counted.is_empty(), "{counted:?}");
         for (queue, _) in &workers {
             let counts = queue.counts();
             assert_eq!((counts.redeliveries, counts.ready, counts.unsettled), (0, 0, 0), "{counts:?}");

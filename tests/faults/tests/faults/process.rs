@@ -51,7 +51,7 @@ async fn a_killer_is_a_dead_letter_after_five_deaths_and_its_neighbours_are_unha
     assert_eq!((row.reason, row.attempts), (Some(Reason::Crashed), 0));
     assert!(row.delivery.payload().windows(6).any(|word| word == b"killer"));
     let attempts: Vec<_> = scene.world.all_effects().await.into_iter().map(|(_, attempt)| attempt).collect();
-    assert_eq!(attempts, [1; INNOCENTS + 1], "an innocent was charged");
+    assert_eq!(attempts, [1; INNOCENTS + 1], "an attempt of an innocent was recorded");
 }
 
 fn start<B: Broker>(scene: &Scene<B>) -> Process {

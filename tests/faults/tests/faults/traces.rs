@@ -12,7 +12,7 @@ on_servers! {
 }
 
 /// One case at a time: their leases are half a second, and the model knows of no process that is too slow to keep one and then
-/// takes its own row again.
+/// fetches its own row again.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 async fn the_steps_of_processes_that_are_killed_are_a_path_of_the_model<B: Broker>(scene: &Scene<B>) {

@@ -6,5 +6,5 @@ crate::defect::defects! {
     StagesBesideOthers: "natural handlers that stage messages share a transaction" => HalvesDead,
     WritesOutsideTransactions: "a handler can write outside of a transaction" => NothingTwice,
     NoGuard: "no guard checks the transaction of a batch" => AckAfterCommit,
-    BatchCharges: "a batch charges each of its messages" => AttemptsCountedOnce,
+    BatchRecordsAttempts: "a batch records an attempt of each of its messages" => AttemptsCountedOnce,
 }

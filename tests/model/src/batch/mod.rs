@@ -3,7 +3,6 @@
 mod defect;
 mod outside;
 mod state;
-mod steps;
 mod transaction;
 mod world;
 
@@ -13,8 +12,7 @@ pub(crate) use world::{World, of, worlds};
 use crate::property::Property;
 use crate::search::{Model, Reach};
 
-use state::{DELIVERIES, MESSAGES, Message, Place, State};
-use steps::Steps;
+use state::{DELIVERIES, MESSAGES, Message, Place, State, Steps};
 use world::Handler;
 
 impl Model for World {

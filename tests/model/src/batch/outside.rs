@@ -2,8 +2,7 @@
 //! one step.
 
 use super::defect::Defect;
-use super::state::{Claim, Place, Row, State};
-use super::steps::Steps;
+use super::state::{Claim, Place, Row, State, Steps};
 use super::transaction::crash;
 use super::world::{Handler, MAX_ATTEMPTS, MAX_STARTS, World};
 

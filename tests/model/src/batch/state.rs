@@ -107,3 +107,6 @@ impl State {
         *known = Message { claim: Claim::Undated, row: Some(row), kept: true, ..*known };
     }
 }
+
+/// A state of these worlds, and the steps that it permits.
+pub(super) type Steps<'a> = crate::step::Steps<'a, super::world::World, State>;

@@ -1,8 +1,7 @@
 //! The transaction of a batch: the claims, the handlers one after another, the guard, and the commit.
 
 use super::defect::Defect;
-use super::state::{Batch, Claim, MESSAGES, Place, Row, State};
-use super::steps::Steps;
+use super::state::{Batch, Claim, MESSAGES, Place, Row, State, Steps};
 use super::world::{Handler, World};
 
 const WORKER: &str = "the worker";
@@ -148,10 +147,10 @@ fn end(steps: &mut Steps<'_>, batch: Batch) {
 }
 
 /// Nothing of the batch is committed by idem. The message to blame leaves it, and runs as a single delivery; the others run
-/// again. If a handler has committed what was there, each runs as a single delivery. No message is charged.
+/// again. If a handler has committed what was there, each runs as a single delivery. No attempt is recorded.
 fn fail(world: &World, after: &mut State, batch: Batch, culprit: Option<usize>) {
     after.batch = None;
-    if world.has(Defect::BatchCharges) {
+    if world.has(Defect::BatchRecordsAttempts) {
         for member in (0..MESSAGES).filter(|member| batch.members[*member]) {
             after.store(member, Row { attempts: 1, ..Row::default() });
         }

@@ -85,7 +85,8 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
         world("a handler that runs ROLLBACK in a batch", &[Succeeds, RunsRollback, Succeeds]),
         natural("a natural handler that fails in a batch", &[Succeeds, Fails, Succeeds]),
         natural("a natural handler that runs COMMIT in a batch", &[Succeeds, RunsCommit, Succeeds]),
-        // A copy of it that runs beside its row is a limit: its COMMIT is only logged, and the row then finds its effect.
+        // A copy of it that runs concurrently with its row is a limit: its COMMIT is only logged, and the row then finds its
+        // effect.
         World {
             copy: false,
             stages: true,
@@ -102,7 +103,7 @@ pub(crate) fn of(defect: Defect) -> World {
         Defect::CommitNotRefused => &[RunsCommit, Succeeds],
         Defect::StagesBesideOthers => &[Succeeds, RunsCommit],
         Defect::WritesOutsideTransactions | Defect::NoGuard => &[RunsRollback, Succeeds],
-        Defect::BatchCharges => &[Succeeds, Fails],
+        Defect::BatchRecordsAttempts => &[Succeeds, Fails],
     };
     let (copy, natural) = (defect == Defect::CopyAckedBeforeItsFirst, defect == Defect::StagesBesideOthers);
     World { name: "", handlers, copy, natural, stages: natural, kills: 0, losses: 0, defect: None }

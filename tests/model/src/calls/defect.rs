@@ -17,7 +17,7 @@ crate::defect::defects! {
     SendsAfterAPause: "a worker looks at its lease when a call begins, and not when it sends" => ChargedOnce,
     ReplayEndsTheLease: "a replay makes a call in doubt due at once" => ChargedOnce,
     ResolvesTooEarly: "an operator lets call again while a request may be on its way" => ChargedOnce,
-    KeyMadeAtTheTake: "a key is made when its row is taken, and is not in a backup" => ChargedOnce,
+    KeyMadeAtTheFetch: "a key is made when its row is fetched, and is not in a backup" => ChargedOnce,
     KeyReplaced: "a new key replaces one under which nothing was found" => ChargedOnce,
     FirstKeyRandom: "the first key of a message from a stream is random" => ChargedOnce,
     FirstKeyOfTheContent: "the first key of a message is that of each one with its key and content" => NothingLost,

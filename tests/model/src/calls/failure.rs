@@ -1,8 +1,7 @@
 //! A worker ends, or is paused for longer than its lease.
 
 use super::row::NAMES;
-use super::state::{Holder, Row, Stage, State};
-use super::steps::Steps;
+use super::state::{Holder, Row, Stage, State, Steps};
 
 /// The failures of a worker.
 pub(super) fn steps(steps: &mut Steps<'_>, worker: usize) {

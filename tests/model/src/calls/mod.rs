@@ -1,4 +1,4 @@
-//! Calls to a provider outside of the transaction: two workers take a row, call under a key that the row keeps, and
+//! Calls to a provider outside of the transaction: two workers fetch a row, call under a key that the row keeps, and
 //! complete with the answer.
 
 mod defect;
@@ -8,7 +8,6 @@ mod producer;
 mod provider;
 mod row;
 mod state;
-mod steps;
 mod traces;
 mod world;
 
@@ -19,8 +18,7 @@ pub(crate) use world::{World, of, worlds};
 use crate::property::Property;
 use crate::search::{Model, Reach};
 
-use state::{KEYS, Key, Row, Stage, State, WORKERS};
-use steps::Steps;
+use state::{KEYS, Key, Row, Stage, State, Steps, WORKERS};
 
 impl Model for World {
     type State = State;
@@ -55,8 +53,8 @@ impl Model for World {
             match state.workers[worker] {
                 // A new process has no request on its way; the model has room for one of each worker.
                 Stage::Idle if state.flying[worker].is_some() => {}
-                Stage::Idle => row::take(&mut steps, worker),
-                Stage::Taken { first } => row::decide(&mut steps, worker, first),
+                Stage::Idle => row::fetch(&mut steps, worker),
+                Stage::Fetched { first } => row::decide(&mut steps, worker, first),
                 Stage::Sending { first, key } => row::send(&mut steps, worker, first, key),
                 Stage::Calling { .. } => {}
                 Stage::Answered { key } => row::complete(&mut steps, worker, key),

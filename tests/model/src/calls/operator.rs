@@ -2,8 +2,7 @@
 //! stream.
 
 use super::defect::Defect;
-use super::state::{Death, Holder, KEYS, Row, Stage, WORKERS};
-use super::steps::Steps;
+use super::state::{Death, Holder, KEYS, Row, Stage, Steps, WORKERS};
 
 /// What an operator does.
 pub(super) fn steps(steps: &mut Steps<'_>) {

@@ -1,8 +1,7 @@
 //! The producer publishes another message with the same key and content, for which the provider has to charge, too.
 
 use super::defect::Defect;
-use super::state::{Row, Stage, WORKERS};
-use super::steps::Steps;
+use super::state::{Row, Stage, Steps, WORKERS};
 
 /// The first message is completed, and its claim was pruned. The other one is at another position in the stream, so its key is
 /// another one. From now on, charges and completions are those of the other message.

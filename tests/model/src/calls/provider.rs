@@ -2,8 +2,7 @@
 
 use super::defect::Defect;
 use super::row::NAMES;
-use super::state::{Age, Stage, State, WORKERS};
-use super::steps::Steps;
+use super::state::{Age, Stage, State, Steps, WORKERS};
 
 /// The request of a worker arrives, or its answer is lost.
 pub(super) fn steps(steps: &mut Steps<'_>, worker: usize) {
@@ -61,7 +60,7 @@ pub(super) fn time(steps: &mut Steps<'_>) {
         let begins = (0..WORKERS).any(|worker| {
             let first = matches!(
                 state.workers[worker],
-                Stage::Taken { first: true } | Stage::Sending { first: true, .. } | Stage::Calling { first: true }
+                Stage::Fetched { first: true } | Stage::Sending { first: true, .. } | Stage::Calling { first: true }
             );
             first && state.has_lease(worker)
         });

@@ -1,16 +1,15 @@
-//! A worker and the row: take, decide, record, complete.
+//! A worker and the row: fetch, decide, record, complete.
 
 use super::defect::Defect;
-use super::state::{Age, Death, Holder, Row, Stage, State};
-use super::steps::Steps;
+use super::state::{Age, Death, Holder, Row, Stage, State, Steps};
 use super::world::World;
 
 /// The names of the workers.
 pub(super) const NAMES: [&str; 2] = ["worker A", "worker B"];
 
-/// Takes the row if it is due, and sets the time of the first call, before the call: one committed statement. A lease
+/// Fetches the row if it is due, and sets the time of the first call, before the call: one committed statement. A lease
 /// outlasts the timeout of a call, so no request of an earlier holder is on its way, unless the world lets one outlive it.
-pub(super) fn take(steps: &mut Steps<'_>, worker: usize) {
+pub(super) fn fetch(steps: &mut Steps<'_>, worker: usize) {
     let (world, state) = (steps.world, steps.state);
     let Some(row) = state.row.filter(|row| row.dead.is_none()) else { return };
     let due = match row.holder {
@@ -25,32 +24,32 @@ pub(super) fn take(steps: &mut Steps<'_>, worker: usize) {
         return;
     }
     let called = row.called || !world.has(Defect::CalledAtAfterTheCall);
-    let made = state.unused_key().filter(|_| world.has(Defect::KeyMadeAtTheTake) && !row.called);
-    let what = if called { "takes the row, which says that a call has begun" } else { "takes the row" };
+    let made = state.unused_key().filter(|_| world.has(Defect::KeyMadeAtTheFetch) && !row.called);
+    let what = if called { "fetches the row, which says that a call has begun" } else { "fetches the row" };
     steps.step(NAMES[worker], what, 0, |after| {
         let holder = Holder::Leased(u8::try_from(worker).unwrap_or_default());
-        let taken = Row { holder, called, key: made.unwrap_or(row.key), ..row };
-        after.row = Some(taken);
-        used(after, taken);
-        after.workers[worker] = Stage::Taken { first: !row.called };
+        let fetched = Row { holder, called, key: made.unwrap_or(row.key), ..row };
+        after.row = Some(fetched);
+        used(after, fetched);
+        after.workers[worker] = Stage::Fetched { first: !row.called };
     });
 }
 
-/// Decides about a row that was taken: with an answer it is completed, with a usable key the provider is called, and
+/// Decides about a row that was fetched: with an answer it is completed, with a usable key the provider is called, and
 /// otherwise the provider is asked.
 pub(super) fn decide(steps: &mut Steps<'_>, worker: usize, first: bool) {
     let (world, state) = (steps.world, steps.state);
     let Some(row) = state.row.filter(|_| state.has_lease(worker) || world.has(Defect::CallsAfterItsLease)) else {
         return forget(steps, worker, "sees by its clock that its lease is over");
     };
-    // As it was when it was taken.
+    // As it was when it was fetched.
     let answer = row.answer && state.has_token(worker);
     if answer && !world.has(Defect::KeptAnswerIgnored) {
         return steps.step(NAMES[worker], "finds the answer in the row", 0, |after| {
             after.workers[worker] = Stage::Answered { key: row.key };
         });
     }
-    give_back(steps, worker, first);
+    snooze(steps, worker, first);
     let key = state.keys[usize::from(row.key)];
     // A first call looks at no clock: to a row that was not called, every key is new.
     let old = key.age == Age::Old && !first;
@@ -68,10 +67,10 @@ pub(super) fn decide(steps: &mut Steps<'_>, worker: usize, first: bool) {
     });
 }
 
-/// Gives the row back without a call: too little is left of the lease, the worker ends, or it is too early to ask the provider.
-fn give_back(steps: &mut Steps<'_>, worker: usize, first: bool) {
+/// Snoozes the row without a call: too little is left of the lease, the worker ends, or it is too early to ask the provider.
+fn snooze(steps: &mut Steps<'_>, worker: usize, first: bool) {
     if let Some(row) = steps.state.row.filter(|_| steps.state.has_token(worker)) {
-        steps.setback(NAMES[worker], "gives the row back, without a call", 0, |after| {
+        steps.setback(NAMES[worker], "snoozes the row, without a call", 0, |after| {
             after.row = Some(without_call(after, row, first));
             after.workers[worker] = Stage::Idle;
         });
@@ -157,12 +156,12 @@ fn begin_anew(steps: &mut Steps<'_>, worker: usize, what: &'static str, key: Opt
         let holder = Holder::Leased(u8::try_from(worker).unwrap_or_default());
         after.row = Some(Row { key, called: true, holder, ..row });
         after.keys[usize::from(key)].age = Age::Young;
-        after.workers[worker] = Stage::Taken { first: true };
+        after.workers[worker] = Stage::Fetched { first: true };
     });
 }
 
 /// Keeps the answer. It is that of the row also if the lease was lost meanwhile, as long as the row has the same key: it is due,
-/// dead or not, and whoever has taken it goes on.
+/// dead or not, and the worker that has fetched it goes on.
 fn keep(steps: &mut Steps<'_>, worker: usize, row: Row, key: u8) {
     let kept = Row { answer: true, called: true, holder: Holder::Nobody, ..row };
     if steps.state.has_token(worker) || row.key != key {
@@ -178,7 +177,7 @@ fn keep(steps: &mut Steps<'_>, worker: usize, row: Row, key: u8) {
     });
 }
 
-/// Keeps the answer, and completes with it when the row is taken again: the effect of the answer, the date of the claim and
+/// Keeps the answer, and completes with it when the row is fetched again: the effect of the answer, the date of the claim and
 /// the delete of the row by its token, in one commit. If the handler fails, its failure is recorded, and the answer stays.
 pub(super) fn complete(steps: &mut Steps<'_>, worker: usize, key: u8) {
     let (world, state) = (steps.world, steps.state);

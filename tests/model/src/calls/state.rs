@@ -104,8 +104,8 @@ pub(super) enum Age {
 pub(super) enum Stage {
     /// Nothing.
     Idle,
-    /// It has taken the row. Whether no call had begun before under its key.
-    Taken { first: bool },
+    /// It has fetched the row. Whether no call had begun before under its key.
+    Fetched { first: bool },
     /// It calls under this key, and has not sent its request.
     Sending { first: bool, key: u8 },
     /// It waits for the answer to a call.
@@ -166,3 +166,6 @@ impl State {
         matches!(holder, Some(Holder::Leased(holder) | Holder::Bypassed(holder)) if usize::from(holder) == worker)
     }
 }
+
+/// A state of these worlds, and the steps that it permits.
+pub(super) type Steps<'a> = crate::step::Steps<'a, super::world::World, State>;

@@ -120,12 +120,12 @@ pub(crate) fn of(defect: Defect) -> World {
         Defect::SendsAfterAPause => (true, Left { pauses: 1, ..NONE }),
         Defect::ReplayEndsTheLease => (true, Left { losses: 1, replays: 1, ..NONE }),
         Defect::ResolvesTooEarly => (true, Left { losses: 1, replays: 1, resolutions: 1, ..NONE }),
-        Defect::KeyMadeAtTheTake => (false, Left { restores: 1, ..NONE }),
+        Defect::KeyMadeAtTheFetch => (false, Left { restores: 1, ..NONE }),
         Defect::KeyReplaced => (false, Left { losses: 1, restores: 1, ..NONE }),
         Defect::FirstKeyRandom => (false, Left { rewinds: 1, ..NONE }),
         Defect::FirstKeyOfTheContent => (false, Left { others: 1, ..NONE }),
     };
     let reconciles = !matches!(defect, Defect::AnswerNotKept | Defect::BusyIsADoubt);
-    let keys_last = matches!(defect, Defect::KeyMadeAtTheTake | Defect::FirstKeyRandom);
+    let keys_last = matches!(defect, Defect::KeyMadeAtTheFetch | Defect::FirstKeyRandom);
     World { at_most_once, reconciles, keys_last, left, ..BARE }
 }

@@ -6,8 +6,7 @@ use super::log::{assign, finished};
 use super::names::{WORLD, slot_name};
 use super::scenario::Scenario;
 use super::slot::{Slot, worker};
-use super::state::{Place, State};
-use super::steps::Steps;
+use super::state::{Place, State, Steps};
 use super::task::{Lock, Stage, Task, Work};
 
 /// A slot without work receives a delivery.

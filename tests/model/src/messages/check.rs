@@ -1,7 +1,7 @@
 //! Whether a state has the properties that every state must have.
 
 use super::database::Reason;
-use super::scenario::{Handler, MAX_BREAKS, MAX_STARTS, Scenario};
+use super::scenario::{Handler, MAX_LOST_CONNECTIONS, MAX_STARTS, Scenario};
 use super::state::{Place, State};
 use super::task::Work;
 use crate::property::Property;
@@ -72,7 +72,7 @@ fn miscounted(scenario: &Scenario, state: &State, property: Property) -> bool {
         Property::KillersEnd => each(&|message, copies| facts(message).deaths > MAX_STARTS + copies),
         // A break whose process ends before it is recorded is not counted.
         Property::BreakersEnd => {
-            each(&|message, copies| facts(message).breaks > MAX_BREAKS + copies + scenario.left.kills)
+            each(&|message, copies| facts(message).breaks > MAX_LOST_CONNECTIONS + copies + scenario.left.kills)
         }
         Property::StartsCountedOnce => {
             each(&|message, _| row(message).is_some_and(|row| row.dead.is_none() && row.starts > facts(message).open))

@@ -11,8 +11,7 @@ use super::names::{AGAIN, slot_name};
 use super::outage;
 use super::scenario::Handler;
 use super::slot::Slot;
-use super::state::{Place, State};
-use super::steps::Steps;
+use super::state::{Place, State, Steps};
 use super::storing::{committed_early, store, wait_for_row};
 use super::task::Stage;
 
@@ -32,7 +31,7 @@ pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, delivery: u8, stage: Stag
         }
         Stage::Settling | Stage::WaitsForRow => settle(steps, slot, delivery, message),
         Stage::Cut => outage::cut(steps, slot, Stage::Received { stores: true, pruned: None }, message),
-        Stage::Taken | Stage::Waiting | Stage::Broke => {}
+        Stage::Fetched | Stage::Waiting | Stage::Broke => {}
     }
 }
 
@@ -104,7 +103,7 @@ fn run(steps: &mut Steps<'_>, slot: Slot, delivery: u8, message: u8) {
 /// The handler commits the transaction by itself, and with it the claim, and the run is cut off. Before anything is
 /// decided, another connection asks how the transaction ended.
 fn runs_commit(steps: &mut Steps<'_>, slot: Slot, message: u8) {
-    let (key, unasked) = (steps.world.key(message), steps.world.has(Defect::FateNotAsked));
+    let (key, unasked) = (steps.world.key(message), steps.world.has(Defect::OutcomeNotAsked));
     steps.step(slot_name(slot), "the handler of _ runs COMMIT, and loses its connection", message, |after| {
         after.claims[key] = Some(Claim { early: true, ..Claim::dated(message, after.clock) });
         effect(after, message);

@@ -5,12 +5,11 @@ use super::defect::Defect;
 use super::names::slot_name;
 use super::scenario::Scenario;
 use super::slot::Slot;
-use super::state::State;
-use super::steps::Steps;
+use super::state::{State, Steps};
 use super::task::{Stage, Work};
 
-/// There is a claim. Equal fingerprints: a duplicate. Otherwise a conflict, whose row is written while the claim is
-/// locked, so that it cannot go away meanwhile.
+/// There is a claim. Equal fingerprints: a duplicate, whether the claim has a date or not, and nothing is written. Otherwise a
+/// conflict, whose row is written while the claim is locked, so that it cannot go away meanwhile.
 pub(super) fn existing(steps: &mut Steps<'_>, slot: Slot, message: u8, claim: Claim) {
     // In an order, an undated claim is no duplicate: its message comes first.
     let waits = steps.world.ordered && claim.date.is_none() && !steps.world.has(Defect::UndatedClaimEndsItsTurn);

@@ -7,8 +7,7 @@ use super::log::assign;
 use super::names::{WORKER_NAMES, slot_name};
 use super::scenario::Scenario;
 use super::slot::{Slot, WORKERS, slots, worker};
-use super::state::{Place, State};
-use super::steps::Steps;
+use super::state::{Place, State, Steps};
 use super::task::Work;
 
 /// The handler of a message ends the process of its slot.

@@ -17,7 +17,7 @@ pub(super) struct Facts {
     pub(super) failures: u8,
     /// Whether its row was charged with the crash of a message from which it was to be isolated.
     pub(super) charged: bool,
-    /// Runs of its row that have begun, and have neither ended with a result nor been given back.
+    /// Runs of its row that have begun, and have neither ended with a result nor been refunded.
     pub(super) open: u8,
 }
 
@@ -40,6 +40,6 @@ pub(super) struct Left {
     pub(super) orders: u8,
     /// The clock advances.
     pub(super) ticks: u8,
-    /// A transaction is rolled back without a charge: it lost a race, or another message of its batch failed.
+    /// A transaction is rolled back without a recorded attempt: it lost a race, or another message of its batch failed.
     pub(super) again: u8,
 }

@@ -1,6 +1,6 @@
 //! The result of a handler's run.
 
-use super::scenario::{Handler, MAX_ATTEMPTS, MAX_BREAKS};
+use super::scenario::{Handler, MAX_ATTEMPTS, MAX_LOST_CONNECTIONS};
 use super::state::State;
 
 /// What a handler does in one run.
@@ -44,7 +44,7 @@ pub(super) fn gives_up(handler: Handler, attempts: u8) -> &'static [bool] {
 
 /// The number of breaks that makes a message a dead letter.
 pub(super) fn max_breaks(handler: Handler) -> u8 {
-    if handler == Handler::Anything { REAL_BREAKS } else { MAX_BREAKS }
+    if handler == Handler::Anything { REAL_BREAKS } else { MAX_LOST_CONNECTIONS }
 }
 
 /// The number of breaks that makes a message a dead letter in the code.

@@ -9,8 +9,7 @@ use super::names::{WORLD, slot_name};
 use super::rows::{due, is_ordinary};
 use super::scenario::{MAX_STARTS, Scenario};
 use super::slot::{Slot, slots, worker};
-use super::state::State;
-use super::steps::Steps;
+use super::state::{State, Steps};
 use super::task::{Isolation, Lock, Stage, Task, Work};
 
 /// Such a row is due. If its process has the locks at once, it fetches the row. Otherwise it waits for them, and nothing
@@ -59,7 +58,7 @@ fn fetch(steps: &mut Steps<'_>, slot: Slot, isolation: Isolation) {
         let fetch = |after: &mut State, lock| {
             after.change(message, |row| Row { starts: counted, holder: Holder::Leased(slot), ..row });
             after.facts[usize::from(message)].open += 1;
-            let (work, stage) = (Work::Row(message, isolation), Stage::Taken);
+            let (work, stage) = (Work::Row(message, isolation), Stage::Fetched);
             after.tasks[usize::from(slot)] = Some(Task { work, stage, lock });
         };
         let lock = if scenario.has(Defect::LockAfterFetch) { Lock::Free } else { Lock::Held };
@@ -80,7 +79,7 @@ fn has_lock(scenario: &Scenario, state: &State, slot: Slot, isolation: Isolation
     without || is_quiet(scenario, state, slot, isolation)
 }
 
-/// A fetched row whose lock was lost in an outage takes it again, if that is possible at once. Otherwise it is given back.
+/// A fetched row whose lock was lost in an outage takes it again, if that is possible at once. Otherwise it is released.
 pub(super) fn lock_again(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     let (scenario, state) = (steps.world, steps.state);
     let Some(Task { work: Work::Row(_, isolation), lock: Lock::Free | Lock::Lost, .. }) =
@@ -174,7 +173,7 @@ pub(super) fn charge(state: &State, after: &mut State, slot: Slot) {
 }
 
 /// A row that has had all its starts is dead, once its last lease has been over for several leases: until then, each worker
-/// that was only paused has come back, and has given its start back or begun.
+/// that was only paused has come back, and has refunded its start or begun.
 pub(super) fn judge(steps: &mut Steps<'_>) {
     let early = steps.world.has(Defect::JudgedAtTheEndOfItsLease);
     for (message, _) in due(steps.world, steps.state).filter(|(_, row)| row.starts >= MAX_STARTS) {

@@ -20,7 +20,6 @@ mod rows;
 mod scenario;
 mod slot;
 mod state;
-mod steps;
 mod storing;
 mod task;
 mod traces;
@@ -37,8 +36,7 @@ use crate::search::{Model, Reach};
 use database::Claim;
 use facts::Facts;
 use slot::ALL;
-use state::{DELIVERIES, Log, MESSAGES, Place, State};
-use steps::Steps;
+use state::{DELIVERIES, Log, MESSAGES, Place, State, Steps};
 use task::Work;
 
 impl Model for Scenario {
@@ -87,7 +85,7 @@ impl Model for Scenario {
         let mut steps = Steps::new(self, state, reach);
         for slot in (0..self.workers).filter_map(|worker| state.idle(worker)) {
             broker::receive(&mut steps, slot);
-            rows::take(&mut steps, slot);
+            rows::fetch(&mut steps, slot);
             isolation::begin(&mut steps, slot);
         }
         for (slot, task) in state.busy() {

@@ -3,8 +3,7 @@
 use super::database::{Claim, Holder, Reason, Row};
 use super::defect::Defect;
 use super::names::WORLD;
-use super::state::State;
-use super::steps::Steps;
+use super::state::{State, Steps};
 
 /// The steps of an operator.
 pub(super) fn steps(steps: &mut Steps<'_>) {

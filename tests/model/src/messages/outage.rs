@@ -7,7 +7,7 @@ use super::defect::Defect;
 use super::names::{WORLD, slot_name};
 use super::scenario::{Handler, Scenario};
 use super::slot::Slot;
-use super::steps::Steps;
+use super::state::Steps;
 use super::task::{Lock, Stage, Task, Work};
 
 /// An outage begins or ends.

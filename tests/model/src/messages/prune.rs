@@ -3,7 +3,7 @@
 use super::database::{Claim, Holder, Reason, Row};
 use super::defect::Defect;
 use super::names::{WORLD, slot_name};
-use super::steps::Steps;
+use super::state::Steps;
 use super::task::Stage;
 
 /// The lease of a worker ends although it lives: it was paused. While its transaction is open, the lock protects the row.

@@ -9,14 +9,13 @@ use super::names::{AGAIN, slot_name};
 use super::outage;
 use super::scenario::Scenario;
 use super::slot::Slot;
-use super::state::State;
-use super::steps::Steps;
+use super::state::{State, Steps};
 use super::storing::committed_early;
 use super::task::{Isolation, Lock, Stage, Task, Work};
 
 /// Fetches a row that is due: one committed statement counts its start and sets token and lease. The client has made the
 /// token before, so that a fetch whose answer is lost is found by it, and begun. The lock comes first, shared.
-pub(super) fn take(steps: &mut Steps<'_>, slot: Slot) {
+pub(super) fn fetch(steps: &mut Steps<'_>, slot: Slot) {
     let (scenario, state) = (steps.world, steps.state);
     if !isolation::may_fetch(scenario, state, slot) {
         return;
@@ -24,14 +23,14 @@ pub(super) fn take(steps: &mut Steps<'_>, slot: Slot) {
     for (message, row) in due(scenario, state).filter(|(_, row)| is_ordinary(scenario, row)) {
         let place = usize::from(message);
         let counted = row.starts + u8::from(!scenario.has(Defect::StartsNotCounted));
-        steps.step(slot_name(slot), "takes the row of _", message, |after| {
+        steps.step(slot_name(slot), "fetches the row of _", message, |after| {
             after.rows[place] = Some(Row { starts: counted, holder: Holder::Leased(slot), ..row });
             after.facts[place].open += 1;
             let work = Work::Row(message, Isolation::Nothing);
-            after.tasks[usize::from(slot)] = Some(Task { work, stage: Stage::Taken, lock: Lock::Held });
+            after.tasks[usize::from(slot)] = Some(Task { work, stage: Stage::Fetched, lock: Lock::Held });
         });
-        if scenario.has(Defect::UnansweredTakeForgotten) && state.left.losses > 0 {
-            steps.setback(slot_name(slot), "takes the row of _, and gets no answer", message, |after| {
+        if scenario.has(Defect::UnansweredFetchForgotten) && state.left.losses > 0 {
+            steps.setback(slot_name(slot), "fetches the row of _, and gets no answer", message, |after| {
                 after.rows[place] = Some(Row { starts: counted, holder: Holder::Gone, ..row });
                 after.left.losses -= 1;
             });
@@ -43,7 +42,7 @@ pub(super) fn take(steps: &mut Steps<'_>, slot: Slot) {
 pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, message: u8, stage: Stage) {
     let key = steps.world.key(message);
     match stage {
-        Stage::Taken => begin(steps, slot, message),
+        Stage::Fetched => begin(steps, slot, message),
         Stage::Running => run(steps, slot, message),
         Stage::Failed => {
             let attempts = steps.state.rows[usize::from(message)].map_or(0, |row| row.attempts);
@@ -80,7 +79,7 @@ fn begin(steps: &mut Steps<'_>, slot: Slot, message: u8) {
             );
         }
         isolation::lock_again(steps, slot, message);
-        return steps.setback(slot_name(slot), "gives the row of _ back, not run", message, |after| {
+        return steps.setback(slot_name(slot), "snoozes the row of _, not run", message, |after| {
             after.change(message, |row| Row { holder: Holder::Nobody, ..refund(row) });
             close(after, message);
             after.end(slot);
@@ -89,14 +88,14 @@ fn begin(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     give_start_back(steps, slot, message);
 }
 
-/// A worker that has lost the lease gives its start back, and leaves the token of the one that has the row now. While
+/// A worker that has lost the lease refunds its start, and leaves the token of the one that has the row now. While
 /// that one runs it, the row is locked. A refund that fails, or that has no answer, is not repeated, because it may
 /// have been done: then the start stays counted.
 fn give_start_back(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     let (scenario, who, loses) = (steps.world, slot_name(slot), steps.state.left.losses > 0);
     let forgets = scenario.has(Defect::LostStartNotRefunded);
     if loses || forgets {
-        steps.setback(who, "finds that it has lost the lease of _, and cannot give its start back", message, |after| {
+        steps.setback(who, "finds that it has lost the lease of _, and cannot refund its start", message, |after| {
             after.left.losses -= u8::from(!forgets);
             after.end(slot);
         });
@@ -104,18 +103,18 @@ fn give_start_back(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     if steps.state.is_locked(message) {
         return;
     }
-    let give_back = |after: &mut State| {
+    let refunded = |after: &mut State| {
         after.change(message, refund);
         close(after, message);
     };
-    steps.step(who, "finds that it has lost the lease of _, and gives its start back", message, |after| {
-        give_back(after);
+    steps.step(who, "finds that it has lost the lease of _, and refunds its start", message, |after| {
+        refunded(after);
         after.end(slot);
     });
     if loses && scenario.has(Defect::UnansweredRefundRepeated) {
-        let what = "finds that it has lost the lease of _, gives its start back, and gets no answer";
+        let what = "finds that it has lost the lease of _, refunds its start, and gets no answer";
         steps.setback(who, what, message, |after| {
-            give_back(after);
+            refunded(after);
             after.left.losses -= 1;
         });
     }
@@ -142,14 +141,14 @@ fn run(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     if steps.state.left.again > 0 {
         steps.setback(slot_name(slot), AGAIN, message, |after| {
             after.left.again -= 1;
-            after.advance(slot, Stage::Taken);
+            after.advance(slot, Stage::Fetched);
         });
     }
 }
 
 /// The handler commits the transaction by itself: the delete of the row and the date of the claim are committed with it.
 fn runs_commit(steps: &mut Steps<'_>, slot: Slot, message: u8) {
-    let (key, unasked) = (steps.world.key(message), steps.world.has(Defect::FateNotAsked));
+    let (key, unasked) = (steps.world.key(message), steps.world.has(Defect::OutcomeNotAsked));
     steps.step(slot_name(slot), "the handler of _ runs COMMIT, and loses its connection", message, |after| {
         effect(after, message);
         finish(after, key, message);
@@ -233,7 +232,7 @@ fn fail(after: &mut State, message: u8, dead: Option<Reason>) {
 
 /// A lost connection: no attempt, and no start, since the process lives. It is counted by itself.
 fn broke(scenario: &Scenario, after: &mut State, message: u8) {
-    let (charges, uncounted) = (scenario.has(Defect::BreakChargesStart), scenario.has(Defect::BreaksNotCounted));
+    let (charges, uncounted) = (scenario.has(Defect::BreakKeepsStart), scenario.has(Defect::BreaksNotCounted));
     let limit = max_breaks(scenario.message(message).handler);
     after.change(message, |row| {
         let breaks = row.breaks + u8::from(!uncounted);
@@ -270,7 +269,7 @@ pub(super) fn due(scenario: &Scenario, state: &State) -> impl Iterator<Item = (u
     })
 }
 
-/// Whether a row may run beside others.
+/// Whether a row may run concurrently with others.
 pub(super) fn is_ordinary(scenario: &Scenario, row: &Row) -> bool {
     row.starts <= u8::from(scenario.has(Defect::OneStartIsOrdinary)) && row.breaks <= 1
 }

@@ -10,7 +10,7 @@ pub(super) const MAX_ATTEMPTS: u8 = 2;
 /// The number of starts without a result that makes a message a dead letter, as in the code.
 pub(super) const MAX_STARTS: u8 = 4;
 /// The number of breaks that makes a message a dead letter. In the code it is 10; the rules are the same.
-pub(super) const MAX_BREAKS: u8 = 3;
+pub(super) const MAX_LOST_CONNECTIONS: u8 = 3;
 
 /// A world to search.
 #[derive(Debug, Clone)]

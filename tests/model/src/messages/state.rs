@@ -123,3 +123,6 @@ impl State {
             .any(|(_, task)| task.stage == Stage::Running && matches!(task.work, Work::Row(of, _) if of == message))
     }
 }
+
+/// A state of these worlds, and the steps that it permits.
+pub(super) type Steps<'a> = crate::step::Steps<'a, super::scenario::Scenario, State>;

@@ -7,8 +7,7 @@ use super::handler::gives_up;
 use super::names::slot_name;
 use super::scenario::Handler;
 use super::slot::Slot;
-use super::state::State;
-use super::steps::Steps;
+use super::state::{State, Steps};
 use super::task::Stage;
 
 /// Takes the message over as an inbox row: the claim first, undated, then the row, in one commit.
@@ -70,7 +69,7 @@ pub(super) fn committed_early(steps: &mut Steps<'_>, slot: Slot, message: u8, ne
         after.claims[key] = Some(Claim::undated(message));
         after.insert(message, 1, Some(Reason::Committed));
     };
-    let what = "asks the fate of its transaction: the handler of _ committed it, and the message is dead";
+    let what = "asks for the outcome of its transaction: the handler of _ committed it, and the message is dead";
     steps.step(slot_name(slot), what, message, |after| {
         write(after);
         end(after);

@@ -33,7 +33,7 @@ pub(super) enum Work {
     Turn(Isolation),
 }
 
-/// The work that must not run beside a row, in its process.
+/// The work that must not run concurrently with a row, in its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Isolation {
     /// Nothing: an ordinary row.
@@ -51,7 +51,7 @@ pub(super) enum Stage {
     /// reads it before the claim.
     Received { stores: bool, pruned: Option<u8> },
     /// A row that was fetched, with its start counted: it begins next.
-    Taken,
+    Fetched,
     /// Waits until the work ends that is to be quiet.
     Waiting,
     /// The transaction is open and holds the claim, and the handler runs.
@@ -62,7 +62,7 @@ pub(super) enum Stage {
     Failed,
     /// The run of a row lost its connection. That is not written yet.
     Broke,
-    /// The run was cut off, and the fate of its transaction is known: the handler committed it. That is not written yet.
+    /// The run was cut off, and the outcome of its transaction is known: the handler committed it. That is not written yet.
     CommittedEarly,
     /// With an order: the message has a row, and its delivery is settled when that is processed or dead.
     WaitsForRow,

@@ -9,5 +9,5 @@ crate::defect::defects! {
     StagedBeforeTheLock: "a message is staged before its writer has the lock of its key" => KeysInOrder,
     LaterOfKeyOvertakes: "a message does not wait for the one before it of its key" => KeysInOrder,
     RefusedKeyNotBlocked: "a refused message does not block its key" => KeysInOrder,
-    AwayIsCharged: "a broker that is away is charged to the message" => InnocentsLive,
+    AwayCostsAttempt: "a broker that is away costs an attempt" => InnocentsLive,
 }

@@ -1,12 +1,11 @@
 //! The lease: taken, lost and given up.
 
-use super::state::{Lease, RELAYS, Relay};
-use super::steps::Steps;
+use super::state::{Lease, RELAYS, Relay, Steps};
 
 /// The names of the relays.
 pub(super) const NAMES: [&str; RELAYS] = ["relay A", "relay B"];
 
-/// A relay takes the lease if it is free or its lease is over, gives it back, and notices by its renewal that it has lost it.
+/// A relay takes the lease if it is free or its lease is over, releases it, and notices by its renewal that it has lost it.
 pub(super) fn steps(steps: &mut Steps<'_>, relay: usize) {
     let state = steps.state;
     let number = u8::try_from(relay).unwrap_or_default();
@@ -28,7 +27,7 @@ pub(super) fn steps(steps: &mut Steps<'_>, relay: usize) {
         });
     }
     if believes && state.has_token(relay) && state.left.returns > 0 {
-        steps.setback(NAMES[relay], "gives the lease back", 0, |after| {
+        steps.setback(NAMES[relay], "releases the lease", 0, |after| {
             after.left.returns -= 1;
             after.lease = Lease::Free;
             after.relays[relay] = Relay::default();

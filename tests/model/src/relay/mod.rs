@@ -5,7 +5,6 @@ mod lease;
 mod publish;
 mod staging;
 mod state;
-mod steps;
 mod traces;
 mod world;
 
@@ -16,8 +15,7 @@ pub(crate) use world::{World, of, worlds};
 use crate::property::Property;
 use crate::search::{Model, Reach};
 
-use state::{Lease, MESSAGES, RELAYS, Relay, Row, State};
-use steps::Steps;
+use state::{Lease, MESSAGES, RELAYS, Relay, Row, State, Steps};
 use world::Broker;
 
 impl Model for World {

@@ -3,8 +3,7 @@
 use super::defect::Defect;
 use super::lease::NAMES;
 use super::staging::all;
-use super::state::{Known, Lease, Relay, Row, State};
-use super::steps::Steps;
+use super::state::{Known, Lease, Relay, Row, State, Steps};
 use super::world::Broker;
 
 /// Reads every message that is left. One whose transaction commits late is found by the next read. One that is not due
@@ -126,7 +125,7 @@ pub(super) fn broker(steps: &mut Steps<'_>, relay: usize, message: usize) {
         return;
     }
     let (refuses, takes) = match world.messages[message].broker {
-        Broker::Takes => (false, true),
+        Broker::Fetches => (false, true),
         Broker::RefusesOnce => (!state.refused[message], state.refused[message]),
         Broker::Refuses => (true, false),
         Broker::Anything => (true, true),
@@ -148,7 +147,7 @@ pub(super) fn broker(steps: &mut Steps<'_>, relay: usize, message: usize) {
     if state.left.losses == 0 {
         return;
     }
-    let again = if world.has(Defect::AwayIsCharged) { Known::Refused } else { Known::Read };
+    let again = if world.has(Defect::AwayCostsAttempt) { Known::Refused } else { Known::Read };
     steps.setback("the broker", "takes _, and its confirm is lost", number, |after| {
         after.left.losses -= 1;
         arrive(after, number);

@@ -1,8 +1,7 @@
 //! Handlers stage messages: written in their transactions, in front of COMMIT.
 
 use super::defect::Defect;
-use super::state::{MESSAGES, Row};
-use super::steps::Steps;
+use super::state::{MESSAGES, Row, Steps};
 
 const WAITING: Row = Row::Waiting { attempts: 0, due: true };
 

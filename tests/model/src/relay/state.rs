@@ -96,7 +96,7 @@ pub(super) struct Left {
     pub(super) losses: u8,
     /// A handler's transaction is rolled back.
     pub(super) rollbacks: u8,
-    /// A relay gives its lease back, because it ends.
+    /// A relay releases its lease, because it ends.
     pub(super) returns: u8,
 }
 
@@ -112,3 +112,6 @@ impl State {
         matches!(self.lease, Lease::Leased(holder) | Lease::Expired(holder) if usize::from(holder) == relay)
     }
 }
+
+/// A state of these worlds, and the steps that it permits.
+pub(super) type Steps<'a> = crate::step::Steps<'a, super::world::World, State>;

@@ -34,7 +34,7 @@ pub(super) struct Message {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Broker {
     /// It takes the message.
-    Takes,
+    Fetches,
     /// It refuses the message once.
     RefusesOnce,
     /// It always refuses the message: it cannot be routed.
@@ -61,14 +61,14 @@ const fn message(key: u8, broker: Broker) -> Message {
     Message { key, broker }
 }
 
-const ONE: &[Message] = &[message(0, Broker::Takes)];
+const ONE: &[Message] = &[message(0, Broker::Fetches)];
 const UNROUTABLE: &[Message] = &[message(0, Broker::Refuses)];
-const PAIR: &[Message] = &[message(0, Broker::Takes), message(0, Broker::Takes)];
-const KEYS: &[Message] = &[message(0, Broker::Takes), message(1, Broker::Takes), message(0, Broker::Takes)];
+const PAIR: &[Message] = &[message(0, Broker::Fetches), message(0, Broker::Fetches)];
+const KEYS: &[Message] = &[message(0, Broker::Fetches), message(1, Broker::Fetches), message(0, Broker::Fetches)];
 const REFUSED_ONCE: &[Message] =
-    &[message(0, Broker::RefusesOnce), message(1, Broker::Takes), message(0, Broker::Takes)];
+    &[message(0, Broker::RefusesOnce), message(1, Broker::Fetches), message(0, Broker::Fetches)];
 const TRACED: &[Message] = &[message(0, Broker::Anything), message(0, Broker::Anything)];
-const REFUSED: &[Message] = &[message(0, Broker::Refuses), message(1, Broker::Takes), message(0, Broker::Takes)];
+const REFUSED: &[Message] = &[message(0, Broker::Refuses), message(1, Broker::Fetches), message(0, Broker::Fetches)];
 
 /// The worlds, each with the failures that make it small enough for CI, and more of them otherwise.
 pub(crate) fn worlds(small: bool) -> Vec<World> {
@@ -94,7 +94,7 @@ pub(crate) fn of(defect: Defect) -> World {
         Defect::StagedBeforeTheLock => (PAIR, NONE),
         Defect::LaterOfKeyOvertakes => (PAIR, Left { losses: 1, ..NONE }),
         Defect::RefusedKeyNotBlocked => (REFUSED_ONCE, NONE),
-        Defect::AwayIsCharged => (ONE, Left { losses: 2, ..NONE }),
+        Defect::AwayCostsAttempt => (ONE, Left { losses: 2, ..NONE }),
     };
     World { name: "", messages, attempts: Some(MAX_ATTEMPTS), left, defect: None }
 }

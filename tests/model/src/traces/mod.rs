@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `line`, `values`, `trace_step` | a line, and what it says |
 //! | `names` | the names of processes, messages and keys, by number |
-//! | `done` | the lines that are done at a place on the way |
+//! | `lines`, `done` | the lines that must be a path; those that are done at a place on the way |
 //! | `path` | the part of a trace that must be a path, and the places on the way |
 //! | `shown` | what a step of the model is in a trace |
 //! | `replay` | the search for an order of the lines that is a path |
@@ -16,6 +16,7 @@
 
 pub(crate) mod done;
 pub(crate) mod line;
+pub(crate) mod lines;
 pub(crate) mod names;
 pub(crate) mod path;
 mod refusal;

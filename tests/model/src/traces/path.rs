@@ -3,18 +3,15 @@
 use std::hash::Hash;
 
 use super::done::Done;
-use super::line::Line;
+use super::lines::Lines;
 
 /// Lines that must be a path of the model.
 pub(crate) trait Path {
     /// A place on the way: a state of the model, and the lines that are done.
     type At: Clone + Eq + Hash;
 
-    /// Names the lines, for a report.
-    fn name(&self) -> &str;
-
-    /// The lines, in order of their begins.
-    fn lines(&self) -> &[Line];
+    /// The lines.
+    fn lines(&self) -> &Lines;
 
     /// The place before the first line.
     fn first(&self) -> Self::At;
@@ -25,8 +22,8 @@ pub(crate) trait Path {
     /// Calls `reach` with each next place: behind one step of the model, which a line says or which writes nothing.
     fn moves(&self, at: &Self::At, reach: &mut dyn FnMut(Self::At));
 
-    /// Tells the steps that are possible at a place and that are lines, in words.
-    fn possible(&self, at: &Self::At, tell: &mut dyn FnMut(String));
+    /// Reports the steps that are possible at a place and that are lines, in words.
+    fn possible(&self, at: &Self::At, report: &mut dyn FnMut(String));
 
     /// Says why a line is not possible at a place, if its time is the reason.
     fn hint(&self, at: &Self::At, line: usize) -> Option<&'static str>;

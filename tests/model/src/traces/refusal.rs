@@ -7,22 +7,22 @@ use super::path::Path;
 
 /// Says which line is not possible, behind which one, and what would have been, at the farthest places.
 pub(super) fn refusal<P: Path>(path: &P, farthest: &[P::At]) -> String {
-    let lines = path.lines();
+    let lines = &path.lines().all;
     let stop = |at: &P::At| path.done(at).due(lines);
     let stops: BTreeSet<_> = farthest.iter().filter_map(stop).collect();
-    let mut text = format!("the lines of {} are no path of the model.\n", path.name());
-    let mut tell = |what: &str, line: usize| {
+    let mut text = format!("the lines of {} are no path of the model.\n", path.lines().name);
+    let mut report = |what: &str, line: usize| {
         let of = &lines[line];
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{what} record {}: {}", of.number, of.text);
     };
     for stop in &stops {
-        tell("Not possible:", *stop);
+        report("Not possible:", *stop);
     }
     if let Some(at) = farthest.first() {
         let done = (0..lines.len()).filter(|line| path.done(at).has(*line) && lines[*line].end.is_some());
         match done.max_by_key(|line| lines[*line].end) {
-            Some(last) => tell("Behind", last),
+            Some(last) => report("Behind", last),
             None => text.push_str("It is the first one.\n"),
         }
     }

@@ -14,16 +14,17 @@ const FARTHEST: usize = 50;
 /// Searches every order of the lines that is possible by their times. Returns the number of places that were reached. The
 /// error names the lines, the first of them that is in none of these orders, and the steps that were possible instead.
 pub(crate) fn replay<P: Path>(path: &P) -> Result<usize, String> {
+    let lines = path.lines();
     let mut places: IndexSet<P::At, FixedState> = IndexSet::default();
     let mut open = vec![places.insert_full(path.first()).0];
     let (mut most, mut farthest) = (0, Vec::new());
     while let Some(place) = open.pop() {
         let Some(at) = places.get_index(place).cloned() else { break };
         let done = path.done(&at);
-        if done.due(path.lines()).is_none() {
+        if done.due(&lines.all).is_none() {
             return Ok(places.len());
         }
-        let answered = done.answered(path.lines());
+        let answered = done.answered(&lines.all);
         if answered > most {
             (most, farthest) = (answered, Vec::new());
         }
@@ -37,7 +38,7 @@ pub(crate) fn replay<P: Path>(path: &P) -> Result<usize, String> {
             }
         });
         if places.len() > LIMIT {
-            return Err(format!("{}: too many orders are possible, {LIMIT} places were not enough", path.name()));
+            return Err(format!("{}: too many orders are possible, {LIMIT} places were not enough", lines.name));
         }
     }
     Err(refusal(path, &farthest))

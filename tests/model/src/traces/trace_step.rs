@@ -38,13 +38,13 @@ pub(crate) enum TraceStep {
     Acked,
     /// The worker gave a delivery up, or the broker has taken it back.
     Gone,
-    /// The row was taken, and its start counted.
-    Taken,
+    /// The row was fetched, and its start counted.
+    Fetched,
     /// The result of a run was recorded. `result`: failed or broke.
     Recorded,
-    /// A taken row was given back, not run.
-    GivenBack,
-    /// The start of a row whose lease was lost was given back.
+    /// A fetched row was snoozed, not run.
+    Snoozed,
+    /// The start of a row whose lease was lost was refunded.
     Refunded,
     /// The row has had all its starts, and is dead.
     Crashed,
@@ -56,8 +56,8 @@ pub(crate) enum TraceStep {
     Died,
     /// The state of the database at the end. `row`: none, scheduled or dead. `claim`: none, undated or dated.
     Left,
-    /// The row was taken for its call. `key`: the key that it has. `lease`: from now on.
-    CallTaken,
+    /// The row was fetched for its call. `key`: the key that it has. `lease`: from now on.
+    CallFetched,
     /// The request of the call was sent under this key.
     Sent,
     /// The call has returned an answer.
@@ -70,8 +70,8 @@ pub(crate) enum TraceStep {
     CallDoubted,
     /// It was recorded that the call certainly had no effect. `unused`: none has begun under its key.
     CallNotDone,
-    /// The row was given back, not called. `unused`: as above.
-    CallGivenBack,
+    /// The row was snoozed, not called. `unused`: as above.
+    CallSnoozed,
     /// The provider was asked what became of the call. `reply`: there, not-there or unknown.
     Asked,
     /// It was recorded that the question has failed.
@@ -90,7 +90,7 @@ pub(crate) enum TraceStep {
     LeaseTaken,
     /// It was renewed. `lease`: from now on.
     LeaseRenewed,
-    /// It was given back.
+    /// It was released.
     LeaseGiven,
     /// The message was read. `id`: its place in the outbox. `order`: its key.
     Read,
@@ -122,23 +122,23 @@ const NAMES: &[(&str, TraceStep)] = &[
     ("dead-committed", TraceStep::DeadCommitted),
     ("acked", TraceStep::Acked),
     ("gone", TraceStep::Gone),
-    ("taken", TraceStep::Taken),
+    ("fetched", TraceStep::Fetched),
     ("recorded", TraceStep::Recorded),
-    ("given-back", TraceStep::GivenBack),
+    ("snoozed", TraceStep::Snoozed),
     ("refunded", TraceStep::Refunded),
     ("crashed", TraceStep::Crashed),
     ("replayed", TraceStep::Replayed),
     ("discarded", TraceStep::Discarded),
     ("died", TraceStep::Died),
     ("left", TraceStep::Left),
-    ("call-taken", TraceStep::CallTaken),
+    ("call-fetched", TraceStep::CallFetched),
     ("sent", TraceStep::Sent),
     ("answered", TraceStep::Answered),
     ("call-failed", TraceStep::CallFailed),
     ("answer-kept", TraceStep::AnswerKept),
     ("call-doubted", TraceStep::CallDoubted),
     ("call-not-done", TraceStep::CallNotDone),
-    ("call-given-back", TraceStep::CallGivenBack),
+    ("call-snoozed", TraceStep::CallSnoozed),
     ("asked", TraceStep::Asked),
     ("question-failed", TraceStep::QuestionFailed),
     ("call-dated", TraceStep::CallDated),
@@ -178,8 +178,8 @@ impl TraceStep {
 
     /// Whether it is a step of a row in its call phase.
     pub(crate) fn is_of_call(self) -> bool {
-        let calls = matches!(self, Self::CallTaken | Self::Sent | Self::Answered | Self::CallFailed);
-        let records = matches!(self, Self::AnswerKept | Self::CallDoubted | Self::CallNotDone | Self::CallGivenBack);
+        let calls = matches!(self, Self::CallFetched | Self::Sent | Self::Answered | Self::CallFailed);
+        let records = matches!(self, Self::AnswerKept | Self::CallDoubted | Self::CallNotDone | Self::CallSnoozed);
         let asks = matches!(self, Self::Asked | Self::QuestionFailed | Self::CallDated | Self::Unresolved);
         calls || records || asks || matches!(self, Self::Resolved | Self::CallReplayed | Self::CallDiscarded)
     }

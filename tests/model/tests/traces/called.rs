@@ -32,13 +32,13 @@ async fn a_changed_trace_of_calls_is_refused() {
     let text = short_payments(SqliteWorld::make().await.unwrap()).await;
     accepted(&text);
     let trace = Trace::of(&text);
-    for step in ["call-taken", "sent", "answered", "answer-kept", "call-failed", "call-not-done"] {
+    for step in ["call-fetched", "sent", "answered", "answer-kept", "call-failed", "call-not-done"] {
         trace.needs_each(step);
     }
-    for (first, second) in [("call-taken", "sent"), ("answered", "answer-kept"), ("answer-kept", "started")] {
+    for (first, second) in [("call-fetched", "sent"), ("answered", "answer-kept"), ("answer-kept", "started")] {
         trace.needs_in_order(first, second);
     }
-    for step in ["call-taken", "sent", "answered", "answer-kept"] {
+    for step in ["call-fetched", "sent", "answered", "answer-kept"] {
         refused(&trace.twice(step), &format!("{step} comes twice"));
     }
     let sent = text.lines().find(|line| line.contains("\tsent\t")).unwrap();

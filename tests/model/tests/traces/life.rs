@@ -71,7 +71,9 @@ impl<W: World> Life<W> {
     /// Handlers that lose a race or break their connection, where the database knows that.
     async fn races(&self) {
         let features = W::FEATURES;
-        for (id, act, known) in [("race", Act::LoseRace, features.lost_race), ("break", Act::Break, features.suicide)] {
+        for (id, act, known) in
+            [("race", Act::LoseRace, features.lost_race), ("break", Act::Break, features.terminate_backend)]
+        {
             if known.is_some() {
                 self.trial.deliver(Order::new(id, &[act])).times(2).await.unwrap();
             }

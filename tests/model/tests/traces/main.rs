@@ -55,15 +55,16 @@ async fn a_changed_trace_of_messages_is_refused() {
     let text = life::short(SqliteWorld::make().await.unwrap()).await;
     accepted(&text);
     let trace = Trace::of(&text);
-    let steps = ["claimed", "committed", "stored", "failed", "taken", "started", "recorded", "replayed", "discarded"];
+    let steps = ["claimed", "committed", "stored", "failed", "fetched", "started", "recorded", "replayed", "discarded"];
     for step in steps {
         trace.needs_each(step);
     }
-    for (first, second) in [("committed", "acked"), ("claimed", "committed"), ("taken", "started"), ("stored", "acked")]
+    for (first, second) in
+        [("committed", "acked"), ("claimed", "committed"), ("fetched", "started"), ("stored", "acked")]
     {
         trace.needs_in_order(first, second);
     }
-    for step in ["claimed", "committed", "stored", "recorded", "replayed", "discarded", "taken"] {
+    for step in ["claimed", "committed", "stored", "recorded", "replayed", "discarded", "fetched"] {
         refused(&trace.twice(step), &format!("{step} comes twice"));
     }
     let text = trace.text();

@@ -95,7 +95,7 @@ impl<W: World> Handler for Orders<W> {
             _ if desk.repaired.load(SeqCst) => Ok(()),
             Act::Fail => Err("failed".into()),
             Act::Permanent => Err(permanent("never")),
-            Act::Break if is_first => W::execute(tx, W::FEATURES.suicide.unwrap()).await,
+            Act::Break if is_first => W::execute(tx, W::FEATURES.terminate_backend.unwrap()).await,
             Act::LoseRace if is_first => W::execute(tx, W::FEATURES.lost_race.unwrap()).await,
             Act::Ok | Act::Break | Act::LoseRace => Ok(()),
         }

@@ -197,24 +197,6 @@ async fn a_reset_between_the_messages_of_a_batch_keeps_the_settings_that_the_poo
     drop_role(&world, &role).await;
 }
 
-/// They are set in the string of BEGIN, which the server reads in the encoding that a handler has left.
-#[tokio::test]
-async fn names_that_are_not_ascii_are_set_behind_another_encoding() {
-    let Some((world, role)) = with_role("bücher").await else { return };
-    set(&world, "search_path", "größe").await;
-    let store = world.store(Setup::default()).await.unwrap();
-    let handler = handler(&store).await;
-    let clean = next(&store).await;
-    assert!(clean.contains("größe") && clean.contains(&role), "{clean}");
-    let change = "RESET ROLE; SET search_path = pg_catalog; SET client_encoding = 'LATIN1'";
-    done(&store, run(&store, handler, "a", change).await).await;
-    assert_eq!(next(&store).await, clean);
-    let failed = run(&store, handler, "a fails", change).await;
-    store.rollback(failed).await.unwrap();
-    assert_eq!(next(&store).await, clean, "ROLLBACK");
-    drop_role(&world, &role).await;
-}
-
 /// A function with the rights of another role sets what the role of the worker may not set.
 #[tokio::test]
 async fn a_setting_that_needs_a_privilege_keeps_no_other_one_from_being_set() {

@@ -29,9 +29,9 @@ async fn row_level_security_behind_a_pooler_is_a_warning_that_names_the_option()
     let Some(world) = PgBouncerWorld::before(direct, &url).await else { return };
     let (text, subscriber) = captured();
     world.store(Setup::default()).with_subscriber(subscriber).await.unwrap();
-    let (text, cure) = (text.to_string(), "unless the store has `.reset_between_messages()`");
+    let (text, remedy) = (text.to_string(), "unless the store has `.reset_between_messages()`");
     let warning = text.lines().find(|line| line.contains("row-level security applies")).unwrap_or(&text);
-    assert!(warning.contains("WARN") && warning.contains(cure), "{warning}");
+    assert!(warning.contains("WARN") && warning.contains(remedy), "{warning}");
     world.run(&format!("DROP DATABASE {name} WITH (FORCE)")).await;
     world.run(&format!("DROP ROLE {name}")).await;
 }

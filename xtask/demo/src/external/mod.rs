@@ -2,33 +2,31 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `plan` | which requests fail, and which rows are held beyond the life of their key |
-//! | `provider` | the provider as a server, and its client |
-//! | `handlers` | a handler with an external call, and a naive one |
-//! | `operator` | what is done about rows meanwhile: keys that get too old, and calls that are made again |
+//! | `plan` | which requests fail, which rows are held beyond the life of their key, and what an operator does about rows |
+//! | `handlers` | a handler with an external call, and a naive one; the provider as a server, and its client |
 //! | `judge` | the verdict on both runs |
 
 pub(crate) mod handlers;
 mod judge;
-mod operator;
 mod plan;
-pub(crate) mod provider;
+
+use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use fastrand::Rng;
 use idem_brokers::{Broker, Nats};
+use idem_test::provider::Provider;
 use sqlx::Row;
 use tokio::task::JoinSet;
 
 use self::judge::{Charged, Outcome, judge};
+use crate::campaign::{Load, Mode};
 use crate::disruptions::Disruptions;
 use crate::harness::{Scene, directory};
-use crate::ledger::check_disruptions;
-use crate::mode::{Load, Mode};
 use crate::plan::{Plan, number};
-use crate::processes::Processes;
-use crate::servers::Servers;
-use crate::tables::{Tables, unsigned};
+use crate::processes::{Processes, Servers};
+use crate::run::check_disruptions;
+use crate::tables::{Progress, Tables, unsigned};
 use crate::worker::{NAME, Role};
 
 /// How often a worker is killed by default.
@@ -51,37 +49,37 @@ pub(crate) async fn run(load: &Load, mode: Mode, seed: u64) -> Result<()> {
     let mut rng = Rng::with_seed(seed);
     let kills = load.kills.unwrap_or(KILLS);
     let load = Load { kills: Some(kills), ..load.clone() };
-    let plan = plan::Plan::new(load.messages, &mut rng);
-    let (outcome, charged) = once(Role::Call, (&load, mode), &plan, &mut servers, &mut rng).await?;
-    println!("external calls: {charged:?} of {} held; {outcome:?}", plan.held.len());
+    let requests = plan::requests(load.messages, &mut rng);
+    let (outcome, charged) = once(Role::Call, (&load, mode), &requests, &mut servers, &mut rng).await?;
+    let (_, held) = requests;
+    println!("external calls: {charged:?} of {} held; {outcome:?}", held.len());
     let few = Load { messages: (load.messages / 10).max(100), kills: Some(kills.div_ceil(5)), ..load.clone() };
-    let small = plan::Plan::new(few.messages, &mut rng);
-    let (naive, doubled) = once(Role::Naive, (&few, mode), &small, &mut servers, &mut rng).await?;
+    let requests = plan::requests(few.messages, &mut rng);
+    let (naive, doubled) = once(Role::Naive, (&few, mode), &requests, &mut servers, &mut rng).await?;
     println!("naive handler:  {doubled:?}; {naive:?}");
-    judge(load.messages, &plan.held, &outcome, charged, doubled)
+    judge(load.messages, &held, &outcome, charged, doubled)
 }
 
 /// Runs workers until each message is paid for or dead, and kills them meanwhile.
 async fn once(
     role: Role,
     (load, mode): (&Load, Mode),
-    requests: &plan::Plan,
+    (provider, held): &(Provider, BTreeSet<u64>),
     servers: &mut Servers,
     rng: &mut Rng,
 ) -> Result<(Outcome, Charged)> {
     let plan = Plan::plain(load.messages, load.duplicates, 1, rng);
-    let mut tables = Tables::new(servers.database()).await?;
+    let tables = Tables::new(servers.database()).await?;
     // No unique constraints: what is doubled must be visible.
     tables.rows("CREATE TABLE demo.payments (message bigint NOT NULL, charge text NOT NULL)", &[]).await?;
     let broker = Nats::connect(servers.broker(), NAME).await?;
     broker.create().await?;
-    let provider = requests.provider();
-    let address = provider::serve(provider.clone()).await?;
+    let address = handlers::serve(provider.clone()).await?;
     let directory = directory(&format!("external {}", role.name()));
     let mut processes = Processes::new::<Nats>(role, mode, &directory, servers)?;
     processes.give(&["--provider", &address.to_string()]);
     let mut operator = JoinSet::new();
-    operator.spawn(operator::work(servers.database().to_owned(), requests.held.clone()));
+    operator.spawn(plan::operate(servers.database().to_owned(), held.clone()));
     let mut scene = Scene {
         disruptions: Disruptions::new(load.kills.unwrap_or(KILLS), &[], load.messages, rng),
         plan: &plan,
@@ -103,22 +101,20 @@ async fn once(
     if !wrong.is_empty() {
         bail!("not all is as it must be:\n{}", wrong.join("\n"));
     }
-    Ok((outcome(&mut scene.tables).await?, Charged::new(&provider, load.messages)))
+    Ok((outcome(&scene.tables).await?, Charged::new(provider, load.messages)))
 }
 
 /// Returns what became of the messages.
-async fn outcome(tables: &mut Tables) -> Result<Outcome> {
-    let paid = "SELECT count(DISTINCT message), count(*) - count(DISTINCT message),
-            (SELECT count(*) FROM idem_demo.inbox_messages WHERE state <> 'dead' OR reason <> 'unresolved')
-        FROM demo.payments";
+async fn outcome(tables: &Tables) -> Result<Outcome> {
+    let Progress { done: paid, waiting: others, .. } = tables.progress(CALLED).await?;
     let unresolved = "SELECT convert_from(key, 'UTF8') FROM idem_demo.inbox_messages
         WHERE state = 'dead' AND reason = 'unresolved'";
     let keys = tables.rows(unresolved, &[]).await?;
-    let row = tables.row(paid, &[]).await?;
+    let twice = tables.row("SELECT count(*) - count(DISTINCT message) FROM demo.payments", &[]).await?;
     Ok(Outcome {
-        paid: unsigned(&row, 0),
-        paid_twice: unsigned(&row, 1),
+        paid,
+        paid_twice: unsigned(&twice, 0),
         unresolved: keys.iter().filter_map(|row| number(row.get(0))).collect(),
-        others: unsigned(&row, 2),
+        others,
     })
 }

@@ -1,44 +1,59 @@
-//! Which requests fail, and which rows are held beyond the life of their key.
+//! Which requests fail, which rows are held beyond the life of their key, and what is done about rows while the workers run.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use anyhow::Result;
+use idem::external::Resolution;
+use idem::store::{Filter, Page};
+use idem::{Inbox, Postgres, Reason};
 use idem_test::provider::{Fault, Provider};
+use sqlx::{Connection, PgConnection};
 
-/// The requests that fail.
-pub(super) struct Plan {
-    /// Messages of which no answer ever comes, and whose keys are too old when they are called for again.
-    pub(super) held: BTreeSet<u64>,
-    faults: Vec<(u64, Fault)>,
+use crate::tables::SCHEMA;
+use crate::worker::CONSUMER;
+
+/// Returns a provider, and the messages that are held: no answer to them ever comes, and their keys are too old when they are
+/// called for again. One request of a hundred loses its answer, as many are answered by an error that is stored, or by "busy".
+pub(super) fn requests(messages: u64, random: &mut fastrand::Rng) -> (Provider, BTreeSet<u64>) {
+    let (provider, mut held) = (Provider::new(), BTreeSet::new());
+    for id in 0..messages {
+        // At least one is held: it is unresolved, and the naive handler charges it at each attempt.
+        let drawn = if id == 0 { 0 } else { random.u32(..1000) };
+        let faults: &[Fault] = match drawn {
+            0 => &[Fault::LoseAnswer; 100],
+            1..=10 => &[Fault::LoseAnswer],
+            11..=20 => &[Fault::Error],
+            21..=30 => &[Fault::Busy],
+            31..=35 => &[Fault::LoseRequest],
+            _ => &[],
+        };
+        held.extend((drawn == 0).then_some(id));
+        provider.fail(&id.to_string(), faults.iter().copied());
+    }
+    (provider, held)
 }
 
-impl Plan {
-    /// One request of a hundred loses its answer, as many are answered by an error that is stored, or by "busy".
-    pub(super) fn new(messages: u64, random: &mut fastrand::Rng) -> Self {
-        let mut plan = Self { held: BTreeSet::new(), faults: Vec::new() };
-        for id in 0..messages {
-            // At least one is held: it is unresolved, and the naive handler charges it at each attempt.
-            let drawn = if id == 0 { 0 } else { random.u32(..1000) };
-            match drawn {
-                0 => drop(plan.held.insert(id)),
-                1..=10 => plan.faults.push((id, Fault::LoseAnswer)),
-                11..=20 => plan.faults.push((id, Fault::Error)),
-                21..=30 => plan.faults.push((id, Fault::Busy)),
-                31..=35 => plan.faults.push((id, Fault::LoseRequest)),
-                _ => {}
+/// Lets the keys of these messages get too old, once their calls are in doubt.
+const OLDER: &str = "UPDATE idem_demo.inbox_messages SET called_at = called_at - interval '1 day'
+    WHERE key = ANY(SELECT convert_to('order-' || id, 'UTF8') FROM unnest($1::bigint[]) AS id)
+        AND attempts > 0 AND locked_by IS NULL AND called_at > now() - interval '12 hours'";
+
+/// Holds these messages, and does what an operator does about an error that the provider has stored: calls again under another
+/// key. Goes on until it is dropped.
+pub(super) async fn operate(url: String, held: BTreeSet<u64>) -> Result<()> {
+    let held = held.into_iter().map(i64::try_from).collect::<Result<Vec<_>, _>>()?;
+    let mut connection = PgConnection::connect(&url).await?;
+    let store = Postgres::options(&url).schema(SCHEMA).connections(2).connect().await?;
+    let inbox = Inbox::new(&store, CONSUMER);
+    loop {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        sqlx::query(OLDER).bind(&held).execute(&mut connection).await?;
+        for row in inbox.list(&Filter::new().reason(Reason::Exhausted), Page::new(10_000)).await? {
+            // The naive handler makes no call that idem knows of.
+            if let Some(key) = row.provider_key {
+                inbox.resolve(row.id, key, Resolution::CallAgain).await?;
             }
         }
-        plan
-    }
-
-    /// Returns a provider that does this.
-    pub(super) fn provider(&self) -> Provider {
-        let provider = Provider::new();
-        for (id, fault) in &self.faults {
-            provider.fail(&id.to_string(), [*fault]);
-        }
-        for id in &self.held {
-            provider.fail(&id.to_string(), [Fault::LoseAnswer; 100]);
-        }
-        provider
     }
 }

@@ -25,10 +25,9 @@ use self::judge::{Found, Verdict};
 use crate::campaign::{Ledger, Run};
 use crate::disruptions::{Disruptions, Event};
 use crate::harness::{Scene, directory};
-use crate::ledger::check_disruptions;
 use crate::plan::{ACCOUNTS, Plan};
-use crate::processes::Processes;
-use crate::servers::Servers;
+use crate::processes::{Processes, Servers};
+use crate::run::check_disruptions;
 use crate::tables::{Tables, unsigned};
 use crate::worker::{NAME, Role};
 
@@ -82,8 +81,8 @@ pub(crate) async fn run<B: Broker>(run: &Run, servers: &mut Servers) -> Result<L
     };
     let took = scene.play(&mut rng).await?;
     let found = Found {
-        staged: paid(&mut scene.tables, "SELECT message, account, place FROM demo.staged").await?,
-        taken: paid(&mut scene.tables, "SELECT message, account, place FROM demo.taken").await?,
+        staged: paid(&scene.tables, "SELECT message, account, place FROM demo.staged").await?,
+        taken: paid(&scene.tables, "SELECT message, account, place FROM demo.taken").await?,
         recorded: scene.brokers[1].1.recorded().await?,
         progress: scene.tables.progress(PROGRESS).await?,
         left: scene.left().await?,
@@ -108,7 +107,7 @@ pub(crate) async fn run<B: Broker>(run: &Run, servers: &mut Servers) -> Result<L
 
 /// Creates the tables of both consumers. They have no unique constraints: what is doubled must be visible.
 async fn tables(url: &str) -> Result<Tables> {
-    let mut tables = Tables::new(url).await?;
+    let tables = Tables::new(url).await?;
     for statement in [
         "DROP SCHEMA IF EXISTS idem_demo_taken CASCADE",
         "CREATE TABLE demo.staged (message bigint NOT NULL, account int NOT NULL, place bigint NOT NULL)",
@@ -120,7 +119,7 @@ async fn tables(url: &str) -> Result<Tables> {
     Ok(tables)
 }
 
-async fn paid(tables: &mut Tables, sql: &'static str) -> Result<Vec<Paid>> {
+async fn paid(tables: &Tables, sql: &'static str) -> Result<Vec<Paid>> {
     let rows = tables.rows(sql, &[]).await?;
     Ok(rows.iter().map(|row| Paid { id: unsigned(row, 0), account: row.get(1), place: row.get(2) }).collect())
 }

@@ -1,19 +1,17 @@
-//! Apache Kafka.
-
-mod certificate;
-mod java;
-mod libs;
+//! Apache Kafka: its broker, the certificate of that, the Java runtime for it, and its jars, installed or downloaded from Maven
+//! Central.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
-use self::certificate::Certificate;
 use crate::server::Server;
-use crate::{Instance, daemon, place, process};
+use crate::{Instance, place, process};
 
 /// Apache Kafka: one node (KRaft), no password, listening on the loopback address only. Topics are not created
 /// automatically. Two more listeners, named in its configuration, require a login: `idem` with password `idem`. One of them
@@ -26,7 +24,7 @@ pub struct Kafka;
 
 impl Kafka {
     /// The version downloaded from Maven Central.
-    pub const VERSION: &str = libs::VERSION;
+    pub const VERSION: &str = "4.1.1";
 
     /// Starts a private instance, whose address is `host:port`. Fails if Kafka can neither be found nor downloaded, or does
     /// not respond within two minutes.
@@ -42,7 +40,7 @@ pub(crate) const SERVER: Server = Server {
     // They run and download Kafka.
     packages: &["default-jre-headless", "maven"],
     choice: "KAFKA_HOME",
-    is_installed: || libs::can_be_had() && java::program().is_some(),
+    is_installed: || libs_can_be_had() && java_program().is_some(),
     create,
     launch,
     pids: &["pid"],
@@ -68,7 +66,7 @@ fn create(home: &Path, port: u16) -> Result<()> {
     place::write(&home.join("log4j2.properties"), include_str!("log4j2.properties"))?;
     // A cluster id is 16 bytes in base64, whose last character holds only two bits.
     let id = format!("idem{port:017}A");
-    let mut format = java::command(home, &libs::find()?)?;
+    let mut format = java(home, &libs()?)?;
     format.args(["kafka.tools.StorageTool", "format", "-t", &id, "-c", "server.properties"]);
     for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
         format.arg("--add-scram").arg(format!("{mechanism}=[name=idem,password=idem]"));
@@ -78,10 +76,121 @@ fn create(home: &Path, port: u16) -> Result<()> {
 }
 
 fn launch(home: &Path, port: u16) -> Result<()> {
-    let mut server = java::command(home, &libs::find()?)?;
+    let mut server = java(home, &libs()?)?;
     server.args(["kafka.Kafka", "server.properties"]);
     // It listens for a while before it serves requests.
     let started = || fs::read_to_string(home.join("log")).is_ok_and(|log| log.contains("Kafka Server started"));
     let listens = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
-    daemon::launch("Apache Kafka", &mut server, home, || started() && listens())
+    process::launch("Apache Kafka", &mut server, home, || started() && listens())
+}
+
+/// A certificate from an authority whose key is not kept, as PEM.
+struct Certificate {
+    /// The certificate of the authority.
+    authority: String,
+    /// The broker's key and certificate.
+    broker: String,
+}
+
+impl Certificate {
+    /// Creates an authority, and a certificate for this host name.
+    fn new(host: &str) -> Result<Self> {
+        let mut params = CertificateParams::default();
+        // By default, this name is also that of the broker's certificate, which OpenSSL would then take for self-signed.
+        params.distinguished_name.push(DnType::CommonName, "the authority of a test");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(vec![host.to_owned()])?.signed_by(&key, &authority)?;
+        Ok(Self { authority: authority.pem(), broker: key.serialize_pem() + &certificate.pem() })
+    }
+}
+
+/// The Java version that Kafka 4 is compiled for.
+const OLDEST: u32 = 17;
+
+/// Returns the program in `JAVA_HOME`, else that in `PATH`, if it is new enough.
+fn java_program() -> Option<PathBuf> {
+    let home = std::env::var_os("JAVA_HOME").map(|home| PathBuf::from(home).join("bin/java"));
+    let both = [home.filter(|java| java.is_file()), process::which("java", &[])];
+    both.into_iter().flatten().find(|java| java_version(java).is_some_and(|version| version >= OLDEST))
+}
+
+/// Returns Java with Kafka's jars, run in `home`: small, quick to start, and without files outside `home`.
+fn java(home: &Path, libs: &Path) -> Result<Command> {
+    let mut java = Command::new(java_program().with_context(|| format!("Apache Kafka needs Java {OLDEST} or newer"))?);
+    java.current_dir(home);
+    // One compiler tier and a single-threaded garbage collector: the CPUs are for the tests.
+    java.args(["-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]);
+    java.args(["-Djava.net.preferIPv4Stack=true", "-Dlog4j2.configurationFile=log4j2.properties"]);
+    java.arg(format!("-Djava.io.tmpdir={}", home.display()));
+    // Java itself expands the asterisk.
+    java.arg("-cp").arg(libs.join("*"));
+    Ok(java)
+}
+
+/// Returns the 17 of `openjdk version "17.0.15" 2025-04-15`.
+fn java_version(java: &Path) -> Option<u32> {
+    let output = process::run(Command::new(java).arg("-version")).ok()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let (_, version) = said.split_once("version \"")?;
+    version.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+}
+
+const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
+
+/// Returns the directory with the jars. Missing jars are downloaded.
+///
+/// # Errors
+/// Maven Central cannot be reached, for example; the text names the alternatives.
+fn libs() -> Result<PathBuf> {
+    installed().or_else(assembled).map_or_else(assemble, Ok)
+}
+
+/// Returns whether [`libs`] can succeed.
+fn libs_can_be_had() -> bool {
+    installed().or_else(assembled).is_some() || process::which("mvn", &[]).is_some()
+}
+
+fn installed() -> Option<PathBuf> {
+    let homes = [std::env::var_os("KAFKA_HOME").map(PathBuf::from), Some(PathBuf::from("/opt/kafka"))];
+    homes.into_iter().flatten().map(|home| home.join("libs")).find(|libs| libs.is_dir())
+}
+
+fn assembled() -> Option<PathBuf> {
+    Some(cache().join(Kafka::VERSION).join("libs")).filter(|libs| libs.is_dir())
+}
+
+/// Returns the directory of the jars that all instances share; `cargo clean` removes it.
+fn cache() -> PathBuf {
+    place::root().join("target/kafka")
+}
+
+/// Downloads the jars. Only one process does this at a time, and under a temporary name until all are complete: an
+/// instance never sees a partial set.
+fn assemble() -> Result<PathBuf> {
+    fs::create_dir_all(cache()).with_context(|| format!("cannot create {}", cache().display()))?;
+    let lock = fs::File::create(cache().join("lock"))?;
+    lock.lock()?;
+    if let Some(libs) = assembled() {
+        return Ok(libs);
+    }
+    eprintln!("getting Apache Kafka {} from Maven Central", Kafka::VERSION);
+    let unfinished = cache().join("unfinished");
+    let _ = fs::remove_dir_all(&unfinished);
+    fs::create_dir(&unfinished)?;
+    maven(&unfinished).context(
+        "cannot get Apache Kafka from Maven Central: give Maven a mirror (~/.m2/settings.xml), or unpack Apache Kafka 4 \
+         and set KAFKA_HOME, or set KAFKA_BROKERS",
+    )?;
+    fs::rename(&unfinished, cache().join(Kafka::VERSION))?;
+    assembled().context("Maven has copied no jars")
+}
+
+fn maven(dir: &Path) -> Result<()> {
+    fs::write(dir.join("pom.xml"), include_str!("pom.xml"))?;
+    let mut mvn = Command::new("mvn");
+    mvn.current_dir(dir).args(["-B", "-q", COPY, "-DincludeScope=runtime", "-DoutputDirectory=libs"]);
+    process::run(mvn.arg(format!("-Dkafka.version={}", Kafka::VERSION)))?;
+    Ok(())
 }

@@ -7,9 +7,9 @@ use proptest::sample::Index;
 use super::*;
 
 /// Takes the next delivery, and returns whether it is marked.
-fn take_marked(assigned: &mut Assigned) -> (Ticket, bool) {
-    let (ticket, delivery) = assigned.take().unwrap();
-    (ticket, delivery.redelivered())
+fn take_marked(assigned: &mut Assigned) -> (Receipt, bool) {
+    let (receipt, delivery) = assigned.take().unwrap();
+    (receipt, delivery.redelivered())
 }
 
 #[test]
@@ -33,15 +33,15 @@ fn one_more_delivery_is_marked_for_each_marked_duplicate() {
     let mut assigned = with(2, 10, 0..2);
     let mut marks = Vec::new();
     for (offset, stored) in [(2, false), (3, true), (4, false), (5, false)] {
-        let (mut ticket, marked) = take_marked(&mut assigned);
-        ticket.marked &= !stored;
-        assert!(assigned.finish(&ticket));
+        let (mut receipt, marked) = take_marked(&mut assigned);
+        receipt.marked &= !stored;
+        assert!(assigned.finish(&receipt));
         receive(&mut assigned, 0, [offset]);
         marks.push(marked);
     }
     assert_eq!(marks, [true, true, true, false]);
     let behind = [take_marked(&mut assigned), take_marked(&mut assigned)];
-    assert!(behind.iter().all(|(ticket, marked)| !marked && assigned.finish(ticket)));
+    assert!(behind.iter().all(|(receipt, marked)| !marked && assigned.finish(receipt)));
     receive(&mut assigned, 0, [6]);
     assert!(!take_marked(&mut assigned).1, "a duplicate behind the window lets no further one be marked");
 }
@@ -60,16 +60,16 @@ proptest! {
         let (mut assigned, mut running, mut next) = (with(window, 100, []), Vec::new(), 0);
         for (finishes, receives) in steps {
             if receives || running.is_empty() {
-                let fits = i64::try_from(room(&assigned, 0)).unwrap();
+                let fits = i64::try_from(capacity(&assigned, 0)).unwrap();
                 receive(&mut assigned, 0, next..next + fits);
                 next += fits;
                 running.extend(std::iter::from_fn(|| assigned.take()));
             }
-            let (mut ticket, delivery) = running.swap_remove(finishes.index(running.len()));
-            let number = usize::try_from(ticket.offset).unwrap();
+            let (mut receipt, delivery) = running.swap_remove(finishes.index(running.len()));
+            let number = usize::try_from(receipt.offset).unwrap();
             prop_assert_eq!(delivery.redelivered(), number < duplicates + window, "{}", number);
-            ticket.marked &= number < duplicates;
-            prop_assert!(assigned.finish(&ticket));
+            receipt.marked &= number < duplicates;
+            prop_assert!(assigned.finish(&receipt));
         }
     }
 }

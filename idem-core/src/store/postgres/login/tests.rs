@@ -10,16 +10,16 @@ where
     A: Future<Output = Result<PgConnectOptions, BoxError>> + Send + 'static,
 {
     let target = PgConnectOptions::new_without_pgpass().host("db").username("billing").password(SENTINEL);
-    Login::new(target, Some(Arc::new(move |options| Box::pin(ask(options)))), false)
+    Login { target, credentials: Some(Arc::new(move |options| Box::pin(ask(options)))) }
 }
 
-async fn told(login: &Login) -> String {
+async fn described(login: &Login) -> String {
     let failure = login.options().await.unwrap_err();
-    let told = format!("{failure:?}");
+    let described = format!("{failure:?}");
     let error = failure.into_error();
-    let told = format!("{told} / {}", text(error.as_ref()));
-    assert!(told.contains("`.credentials(..)`") && !told.contains(SENTINEL), "{told}");
-    told
+    let described = format!("{described} / {}", text(error.as_ref()));
+    assert!(described.contains("`.credentials(..)`") && !described.contains(SENTINEL), "{described}");
+    described
 }
 
 #[test]
@@ -37,22 +37,22 @@ async fn a_callback_gets_the_options_of_the_url_and_its_own_are_used() {
 
 #[tokio::test]
 async fn an_error_of_the_callback_is_reported_with_its_cause() {
-    let told = told(&login(|_| async { Err("the token service is away".into()) })).await;
-    assert!(told.contains("has failed: the token service is away"), "{told}");
+    let described = described(&login(|_| async { Err("the token service is away".into()) })).await;
+    assert!(described.contains("has failed: the token service is away"), "{described}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_callback_that_does_not_answer_is_given_up() {
     let began = tokio::time::Instant::now();
-    let told = told(&login(|_| std::future::pending())).await;
-    assert!(told.contains("within 5 seconds"), "{told}");
+    let described = described(&login(|_| std::future::pending())).await;
+    assert!(described.contains("within 5 seconds"), "{described}");
     assert!(began.elapsed() < CONNECT * 2, "{:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn a_panic_of_the_callback_is_its_error() {
-    let told = told(&login(|_| async { panic!("no region") })).await;
-    assert!(told.contains("panicked: no region"), "{told}");
+    let described = described(&login(|_| async { panic!("no region") })).await;
+    assert!(described.contains("panicked: no region"), "{described}");
 }
 
 #[tokio::test]
@@ -60,8 +60,8 @@ async fn a_callback_that_panics_before_its_future_is_caught_too() {
     fn ask(_: PgConnectOptions) -> std::future::Pending<Result<PgConnectOptions, BoxError>> {
         panic!("no region")
     }
-    let told = told(&login(ask)).await;
-    assert!(told.contains("panicked: no region"), "{told}");
+    let described = described(&login(ask)).await;
+    assert!(described.contains("panicked: no region"), "{described}");
 }
 
 #[test]

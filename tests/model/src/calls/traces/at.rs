@@ -30,7 +30,7 @@ impl At {
     pub(super) fn first(call: &Call) -> Self {
         let mut first = Self {
             state: call.world.first(),
-            done: Done::none(&call.lines),
+            done: Done::none(&call.lines.all),
             is_stored: call.is_stored,
             workers: [None; WORKERS],
             keys: [None; KEYS],
@@ -77,7 +77,7 @@ impl At {
 
     /// The same place if this worker stands for the process; `None` if it cannot.
     pub(super) fn bound(&self, call: &Call, worker: usize, process: usize) -> Option<Self> {
-        let is_dead = call.death(process).is_some_and(|line| self.done.has(line));
+        let is_dead = call.lines.is_dead(process, &self.done);
         if is_dead || self.workers[worker].is_some_and(|bound| bound != process) {
             return None;
         }
@@ -103,7 +103,7 @@ impl At {
         self
     }
 
-    /// Whether this worker is the one that takes the row: both are equal while they have no work.
+    /// Whether this worker is the one that fetches the row: both are equal while they have no work.
     pub(super) fn is_next(&self, worker: usize) -> bool {
         let is_free = |worker: usize| self.state.workers[worker] == Stage::Idle && self.state.flying[worker].is_none();
         (0..WORKERS).find(|worker| is_free(*worker)) == Some(worker)

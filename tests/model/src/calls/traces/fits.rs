@@ -20,7 +20,7 @@ pub(super) fn fits(
     (step, worker): (Step, Option<usize>),
     after: &State,
 ) -> Option<[Option<usize>; KEYS]> {
-    let of = &call.lines[line];
+    let of = &call.lines.all[line];
     let agrees = |said: Option<bool>, is: Option<bool>| said.is_none() || said == is;
     let word = WORDS.iter().find(|(sentence, _)| *sentence == step.what).map(|(_, word)| *word);
     let said = of.values.reply.as_deref().or(of.values.by.as_deref());
@@ -36,11 +36,11 @@ pub(super) fn fits(
     named(call, at, line, worker, after)
 }
 
-/// Whether a line takes the row during the lease of another holder.
+/// Whether a line fetches the row during the lease of another holder.
 pub(super) fn too_early(at: &At, line: &Line) -> Option<u64> {
     let holder = at.state.row.map(|row| row.holder);
     let is_held = matches!(holder, Some(Holder::Leased(_) | Holder::Expired(_) | Holder::Ending(_)));
-    let end = line.end.filter(|_| line.step == TraceStep::CallTaken && is_held)?;
+    let end = line.end.filter(|_| line.step == TraceStep::CallFetched && is_held)?;
     Some(at.leased).filter(|leased| end + CUT < *leased)
 }
 
@@ -58,7 +58,7 @@ pub(super) fn note(next: &mut At, line: &Line, worker: Option<usize>) {
 
 /// The names of the keys behind a line; `None` if it names another key than that of the step.
 fn named(call: &Call, at: &At, line: usize, worker: Option<usize>, after: &State) -> Option<[Option<usize>; KEYS]> {
-    let (step, name, mut keys) = (call.lines[line].step, call.key_of[line], at.keys);
+    let (step, name, mut keys) = (call.lines.all[line].step, call.key_of[line], at.keys);
     let Some(number) = number(at, step, worker, after).map(usize::from) else { return Some(keys) };
     match step {
         // Its name is not known before it is used.
@@ -74,7 +74,7 @@ fn named(call: &Call, at: &At, line: usize, worker: Option<usize>, after: &State
 fn number(at: &At, step: TraceStep, worker: Option<usize>, after: &State) -> Option<u8> {
     let stage = worker.map(|worker| at.state.workers[worker]);
     match (step, stage) {
-        (TraceStep::CallTaken | TraceStep::CallDated, _) => after.row.map(|row| row.key),
+        (TraceStep::CallFetched | TraceStep::CallDated, _) => after.row.map(|row| row.key),
         (TraceStep::Resolved, _) => after.row.filter(|row| !row.answer).map(|row| row.key),
         (TraceStep::Asked, _) => at.state.row.map(|row| row.key),
         (TraceStep::Sent, Some(Stage::Sending { key, .. }))

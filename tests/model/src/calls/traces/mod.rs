@@ -4,17 +4,16 @@
 //! |---|---|
 //! | `lines` | the lines of one message, and the world that they make |
 //! | `table` | which line each step of the model is |
-//! | `at`, `moves`, `fits` | a place on the way, and the next ones: the steps are those of the model |
-//! | `path` | the lines as a path |
+//! | `at`, `fits` | a place on the way; whether a line says what a step does |
+//! | `path` | the lines as a path: the next places, by steps of the model |
 //!
 //! The provider is not in the trace: a request whose worker has not seen its end may have had an effect, or not. Of a completion
-//! there are its begin and its end; that its row was taken, and that its failure was recorded, is checked against the model of
+//! there are its begin and its end; that its row was fetched, and that its failure was recorded, is checked against the model of
 //! messages.
 
 mod at;
 mod fits;
 mod lines;
-mod moves;
 mod path;
 mod table;
 

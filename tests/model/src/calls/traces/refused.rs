@@ -1,6 +1,6 @@
 //! Traces of calls that break a rule.
 
-use super::tests::{CALLED, KEPT, MAIL, RUN, STORED, TAKEN};
+use super::tests::{CALLED, FETCHED, KEPT, MAIL, RUN, STORED};
 use crate::check::check_trace;
 use crate::traces::writer::{Writer, names};
 
@@ -17,21 +17,21 @@ fn refused(parts: &[&[&str]], at: &str) -> String {
 
 #[test]
 fn a_call_that_is_sent_after_its_lease_is_refused() {
-    let refusal = refused(&[&TAKEN, &["+14"], &CALLED], "p sent m key=1 keyed=yes asks=yes");
+    let refusal = refused(&[&FETCHED, &["+14"], &CALLED], "p sent m key=1 keyed=yes asks=yes");
     names(&refusal, &["The lease of the row was over."]);
     // Another worker has the row.
-    let other = ["+13", "q call-taken key=1 lease=13000"];
-    refused(&[&TAKEN, &other, &CALLED], "p sent m key=1 keyed=yes asks=yes");
+    let other = ["+13", "q call-fetched key=1 lease=13000"];
+    refused(&[&FETCHED, &other, &CALLED], "p sent m key=1 keyed=yes asks=yes");
     // A new lease begins when the call is dated anew.
-    let dated = ["+13", TAKEN[0], "p asked key=1 reply=not-there", "+12", "p call-dated key=1 lease=13000"];
+    let dated = ["+13", FETCHED[0], "p asked key=1 reply=not-there", "+12", "p call-dated key=1 lease=13000"];
     refused(&[&MAIL, &dated, &["+14", "p sent key=1 keyed=no asks=yes"]], "p sent m key=1 keyed=no asks=yes");
 }
 
 #[test]
-fn a_row_that_is_taken_for_a_call_during_a_lease_is_refused() {
-    let other = "q call-taken key=1 lease=13000";
+fn a_row_that_is_fetched_for_a_call_during_a_lease_is_refused() {
+    let other = "q call-fetched key=1 lease=13000";
     for taken in [&["p sent key=1 keyed=yes asks=yes", "p? died"][..], &["p? died"], &MAIL[1..]] {
-        let refusal = refused(&[&TAKEN, taken, &["+12", other]], "q call-taken m key=1 lease=13000");
+        let refusal = refused(&[&FETCHED, taken, &["+12", other]], "q call-fetched m key=1 lease=13000");
         names(&refusal, &["The lease of another holder of the row was not over."]);
     }
 }
@@ -39,55 +39,55 @@ fn a_row_that_is_taken_for_a_call_during_a_lease_is_refused() {
 #[test]
 fn a_call_under_another_key_is_refused() {
     let other = ["p sent key=2 keyed=yes asks=yes", "p answered key=2", "p answer-kept key=2"];
-    refused(&[&TAKEN, &other], "p sent m key=2 keyed=yes asks=yes");
+    refused(&[&FETCHED, &other], "p sent m key=2 keyed=yes asks=yes");
     let doubt = [CALLED[0], "p call-failed key=1", "p call-doubted key=1 dead=no", "+13"];
-    refused(&[&TAKEN, &doubt, &["p call-taken key=2 lease=13000"]], "p call-taken m key=2 lease=13000");
+    refused(&[&FETCHED, &doubt, &["p call-fetched key=2 lease=13000"]], "p call-fetched m key=2 lease=13000");
     // The provider knows of no call under it.
-    let asked = ["+13", TAKEN[0], "p asked key=1 reply=not-there"];
+    let asked = ["+13", FETCHED[0], "p asked key=1 reply=not-there"];
     refused(&[&MAIL, &asked, &["p call-dated key=2 lease=13000"]], "p call-dated m key=2 lease=13000");
-    let resolved = ["+13", TAKEN[0], "p asked key=1 reply=unknown", "p unresolved key=1", "- resolved by=call"];
-    refused(&[&MAIL, &resolved, &TAKEN], "p call-taken m key=1 lease=13000");
+    let resolved = ["+13", FETCHED[0], "p asked key=1 reply=unknown", "p unresolved key=1", "- resolved by=call"];
+    refused(&[&MAIL, &resolved, &FETCHED], "p call-fetched m key=1 lease=13000");
 }
 
 #[test]
 fn a_call_with_an_answer_kept_is_refused() {
-    refused(&[&TAKEN, &CALLED, &KEPT, &TAKEN], "p call-taken m key=1 lease=13000");
-    refused(&[&TAKEN, &CALLED, &KEPT, &CALLED], "p sent m key=1 keyed=yes asks=yes");
-    refused(&[&TAKEN, &CALLED, &KEPT, &RUN[..3], &TAKEN], "p call-taken m key=1 lease=13000");
+    refused(&[&FETCHED, &CALLED, &KEPT, &FETCHED], "p call-fetched m key=1 lease=13000");
+    refused(&[&FETCHED, &CALLED, &KEPT, &CALLED], "p sent m key=1 keyed=yes asks=yes");
+    refused(&[&FETCHED, &CALLED, &KEPT, &RUN[..3], &FETCHED], "p call-fetched m key=1 lease=13000");
 }
 
 #[test]
 fn a_step_of_a_call_that_is_missing_is_refused() {
     let missing: [(&[&[&str]], &str); 4] = [
         (&[&CALLED, &KEPT], "p sent m key=1 keyed=yes asks=yes"),
-        (&[&TAKEN, &CALLED[1..], &KEPT], "p answered m key=1"),
-        (&[&TAKEN, &CALLED[..1], &KEPT], "p answer-kept m key=1"),
-        (&[&TAKEN, &CALLED, &RUN], "p started m"),
+        (&[&FETCHED, &CALLED[1..], &KEPT], "p answered m key=1"),
+        (&[&FETCHED, &CALLED[..1], &KEPT], "p answer-kept m key=1"),
+        (&[&FETCHED, &CALLED, &RUN], "p started m"),
     ];
     for (parts, at) in missing {
         refused(parts, at);
     }
     let twice = [CALLED[0], CALLED[0]];
-    refused(&[&TAKEN, &twice], "p sent m key=1 keyed=yes asks=yes");
+    refused(&[&FETCHED, &twice], "p sent m key=1 keyed=yes asks=yes");
 }
 
 #[test]
 fn a_begun_call_that_is_repeated_to_a_provider_without_keys_is_refused() {
-    let again = ["+13", TAKEN[0], "p sent key=1 keyed=no asks=yes"];
+    let again = ["+13", FETCHED[0], "p sent key=1 keyed=no asks=yes"];
     refused(&[&MAIL, &again], "p sent m key=1 keyed=no asks=yes");
     // Nobody has asked.
-    let dated = ["+13", TAKEN[0], "p call-dated key=1 lease=13000"];
+    let dated = ["+13", FETCHED[0], "p call-dated key=1 lease=13000"];
     refused(&[&MAIL, &dated], "p call-dated m key=1 lease=13000");
-    let there = ["+13", TAKEN[0], "p asked key=1 reply=there", "p call-dated key=1 lease=13000"];
+    let there = ["+13", FETCHED[0], "p asked key=1 reply=there", "p call-dated key=1 lease=13000"];
     refused(&[&MAIL, &there], "p call-dated m key=1 lease=13000");
     // It had begun, so that its key is not unused.
-    let unused = ["+13", TAKEN[0], "p call-given-back key=1 unused=yes"];
-    refused(&[&MAIL, &unused], "p call-given-back m key=1 unused=yes");
+    let unused = ["+13", FETCHED[0], "p call-snoozed key=1 unused=yes"];
+    refused(&[&MAIL, &unused], "p call-snoozed m key=1 unused=yes");
 }
 
 #[test]
 fn an_operator_who_resolves_a_call_that_goes_on_is_refused() {
-    refused(&[&TAKEN, &CALLED[..1], &["- resolved by=call"]], "- resolved m by=call");
-    refused(&[&TAKEN, &CALLED[..1], &["- call-discarded"]], "- call-discarded m");
+    refused(&[&FETCHED, &CALLED[..1], &["- resolved by=call"]], "- resolved m by=call");
+    refused(&[&FETCHED, &CALLED[..1], &["- call-discarded"]], "- call-discarded m");
     refused(&[&MAIL, &["- call-replayed"]], "- call-replayed m");
 }

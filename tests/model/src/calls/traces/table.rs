@@ -5,8 +5,8 @@ use crate::traces::trace_step::TraceStep;
 
 use Shown::{Free, Line, Never, Unanswered};
 
-/// A row is taken. One that has an answer is taken to be completed, which is a line of the model of messages.
-pub(super) const TAKES: &str = "takes the row, which says that a call has begun";
+/// A row is fetched. One that has an answer is fetched to be completed, which is a line of the model of messages.
+pub(super) const FETCHES: &str = "fetches the row, which says that a call has begun";
 /// A lease ends although its worker lives.
 pub(super) const PAUSED: &str = "is paused for longer than its lease";
 /// A process ends.
@@ -27,12 +27,12 @@ pub(super) const WORDS: [(&str, &str); 5] = [
 /// Each sentence of the model's steps.
 const TABLE: &Table = &[
     // row
-    (TAKES, &[Line(TraceStep::CallTaken), Free]),
+    (FETCHES, &[Line(TraceStep::CallFetched), Free]),
     ("sees by its clock that its lease is over", &[Free]),
     ("finds the answer in the row", &[Line(TraceStep::Started)]),
     (
-        "gives the row back, without a call",
-        &[Line(TraceStep::CallGivenBack), Line(TraceStep::CallNotDone), Line(TraceStep::QuestionFailed)],
+        "snoozes the row, without a call",
+        &[Line(TraceStep::CallSnoozed), Line(TraceStep::CallNotDone), Line(TraceStep::QuestionFailed)],
     ),
     ("begins a call", &[Free]),
     ("sends its request", &[Line(TraceStep::Sent)]),
@@ -76,7 +76,7 @@ const TABLE: &Table = &[
     // The lines are those of one message.
     ("publishes another message with the same key and content", &[Never]),
     // Defects.
-    ("takes the row", &[Never]),
+    ("fetches the row", &[Never]),
     ("uses a new key", &[Never]),
 ];
 

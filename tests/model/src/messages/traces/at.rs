@@ -27,7 +27,7 @@ pub(super) struct At {
 impl At {
     /// Before the first line: an empty database, and nothing at the broker.
     pub(super) fn first(world: &World) -> Self {
-        let done = Done::none(&world.lines);
+        let done = Done::none(&world.lines.all);
         let (state, leased) = (world.scenario.first(), [0; MESSAGES]);
         let mut first = Self { state, done, workers: [None; WORKERS], held: [None; DELIVERIES], leased };
         first.state.deliveries = [Place::Settled; DELIVERIES];
@@ -55,18 +55,14 @@ impl At {
         self
     }
 
-    pub(super) fn is_done(&self, line: usize) -> bool {
-        self.done.has(line)
-    }
-
     /// The lines that are not done, in order of their begins.
     pub(super) fn undone<'a>(&'a self, world: &'a World) -> impl Iterator<Item = (usize, &'a Line)> {
-        self.done.undone(&world.lines)
+        self.done.undone(&world.lines.all)
     }
 
     /// The lines that may be next: no undone line ended before they began.
     pub(super) fn open<'a>(&'a self, world: &'a World) -> impl Iterator<Item = (usize, &'a Line)> {
-        self.done.open(&world.lines)
+        self.done.open(&world.lines.all)
     }
 
     /// A delivery of the model of this message that stands for none in the trace.
@@ -83,13 +79,8 @@ impl At {
 
     /// Whether the process stands for a worker, or holds a delivery.
     pub(super) fn knows(&self, world: &World, process: usize) -> bool {
-        let holds = self.held.iter().flatten().any(|line| world.process_of[*line] == process);
+        let holds = self.held.iter().flatten().any(|line| world.lines.process_of[*line] == process);
         self.workers.contains(&Some(process)) || holds
-    }
-
-    /// Whether the process has ended.
-    pub(super) fn is_dead(&self, world: &World, process: usize) -> bool {
-        world.death(process).is_some_and(|line| self.is_done(line))
     }
 
     /// The workers if this one stands for the process from now on; `None` if it cannot.
@@ -99,7 +90,7 @@ impl At {
         }
         let first = self.workers.iter().position(Option::is_none) == Some(worker);
         let elsewhere = self.workers.contains(&Some(process));
-        if !first || elsewhere || self.is_dead(world, process) {
+        if !first || elsewhere || world.lines.is_dead(process, &self.done) {
             return None;
         }
         let mut workers = self.workers;
@@ -115,7 +106,7 @@ impl At {
             }
         }
         for delivery in 0..DELIVERIES {
-            if self.held[delivery].is_some_and(|line| world.process_of[line] == process) {
+            if self.held[delivery].is_some_and(|line| world.lines.process_of[line] == process) {
                 self.held[delivery] = None;
                 self.state.deliveries[delivery] = Place::Settled;
             }
@@ -136,7 +127,7 @@ impl At {
         let claim =
             self.state.claims[key].map_or("none", |claim| if claim.date.is_some() { "dated" } else { "undated" });
         let same = |said: &Option<String>, is: &str| said.as_deref().is_none_or(|said| said == is);
-        let line = &world.lines[line];
+        let line = &world.lines.all[line];
         line.step == TraceStep::Left && same(&line.values.row, row) && same(&line.values.claim, claim)
     }
 }

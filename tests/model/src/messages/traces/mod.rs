@@ -5,12 +5,11 @@
 //! | `world` | the messages and processes of one key, or of two, and the scenario that they make |
 //! | `pairs` | which keys are checked together |
 //! | `table` | which line each step of the model is |
-//! | `at`, `moves`, `lease` | a place on the way, and the next ones: the steps are those of the model |
-//! | `path` | the lines as a path |
+//! | `at`, `lease` | a place on the way; the leases of rows |
+//! | `path` | the lines as a path: the next places, by steps of the model |
 
 mod at;
 mod lease;
-mod moves;
 mod pairs;
 mod path;
 mod table;
@@ -34,7 +33,7 @@ pub(crate) fn check(lines: &[Line]) -> Result<Keys, String> {
     for key in line::keys(lines) {
         let world = of(&[key])?;
         keys += 1;
-        count += world.lines.len();
+        count += world.lines.all.len();
         places += replay(&world)?;
     }
     for pair in pairs::pairs(lines) {

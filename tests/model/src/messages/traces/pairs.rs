@@ -9,7 +9,8 @@ use crate::traces::trace_step::TraceStep;
 /// The keys of each orphaned row and of its neighbours.
 pub(super) fn pairs(lines: &[Line]) -> BTreeSet<[&str; 2]> {
     let mut pairs = BTreeSet::new();
-    let is_orphan = |line: &&Line| line.step == TraceStep::Taken && line.values.starts.is_some_and(|starts| starts > 1);
+    let is_orphan =
+        |line: &&Line| line.step == TraceStep::Fetched && line.values.starts.is_some_and(|starts| starts > 1);
     let orphans = lines.iter().filter(is_orphan).filter(|line| !line.key.is_empty());
     for orphan in orphans {
         let until = outcome(lines, orphan);
@@ -32,20 +33,19 @@ pub(super) fn pairs(lines: &[Line]) -> BTreeSet<[&str; 2]> {
 
 /// Whether a step begins work that an orphaned row may keep out.
 fn starts(step: TraceStep) -> bool {
-    matches!(step, TraceStep::Claimed | TraceStep::Started | TraceStep::Taken)
+    matches!(step, TraceStep::Claimed | TraceStep::Started | TraceStep::Fetched)
 }
 
 /// When the run of an orphaned row that was fetched here was over, or its process.
 fn outcome(lines: &[Line], orphan: &Line) -> u64 {
-    let ends =
-        |step| matches!(step, TraceStep::Committed | TraceStep::Recorded | TraceStep::GivenBack | TraceStep::Died);
+    let ends = |step| matches!(step, TraceStep::Committed | TraceStep::Recorded | TraceStep::Snoozed | TraceStep::Died);
     next(lines, orphan, ends)
 }
 
 /// When the work that begins here was over, or its process.
 fn over(lines: &[Line], line: &Line) -> u64 {
     let ends = |step| {
-        let row = matches!(step, TraceStep::Recorded | TraceStep::GivenBack | TraceStep::Refunded);
+        let row = matches!(step, TraceStep::Recorded | TraceStep::Snoozed | TraceStep::Refunded);
         row || matches!(
             step,
             TraceStep::Committed | TraceStep::RolledBack | TraceStep::EndedByHandler | TraceStep::Died

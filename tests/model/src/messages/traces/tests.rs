@@ -27,7 +27,7 @@ fn refused_text(text: &str, at: &str) -> String {
 const DIRECT: [&str; 4] =
     ["p received delivery=1 stores=no", "p claimed", "p committed of=claim", "p acked delivery=1"];
 const STORED: [&str; 3] = ["p received delivery=1 stores=yes", "p stored", "p acked delivery=1"];
-const RUN: [&str; 3] = ["p taken starts=1 attempts=0 breaks=0", "p started", "p committed of=row"];
+const RUN: [&str; 3] = ["p fetched starts=1 attempts=0 breaks=0", "p started", "p committed of=row"];
 
 #[test]
 fn a_delivery_is_a_path() {
@@ -97,26 +97,26 @@ fn steps_in_the_wrong_order_are_refused() {
 
 #[test]
 fn a_start_that_is_not_counted_is_refused() {
-    let uncounted = ["p taken starts=0 attempts=0 breaks=0"];
-    let refusal = refused(&[&STORED[..], &uncounted, &RUN[1..]].concat(), "7: p taken m starts=0");
-    assert!(refusal.contains("takes the row of m"), "{refusal}");
-    let orphan = ["p? died", "q taken starts=1 attempts=0 breaks=0"];
-    refused(&[&STORED[..], &RUN[..2], &orphan].concat(), "12: q taken m starts=1");
+    let uncounted = ["p fetched starts=0 attempts=0 breaks=0"];
+    let refusal = refused(&[&STORED[..], &uncounted, &RUN[1..]].concat(), "7: p fetched m starts=0");
+    assert!(refusal.contains("fetches the row of m"), "{refusal}");
+    let orphan = ["p? died", "q fetched starts=1 attempts=0 breaks=0"];
+    refused(&[&STORED[..], &RUN[..2], &orphan].concat(), "12: q fetched m starts=1");
 }
 
 #[test]
 fn an_orphan_is_fetched_with_its_start_and_run() {
-    let orphan = ["p? died", "q taken starts=2 attempts=0 breaks=0", "q started", "q committed of=row"];
+    let orphan = ["p? died", "q fetched starts=2 attempts=0 breaks=0", "q started", "q committed of=row"];
     accepted(&[&STORED[..], &RUN[..2], &orphan].concat());
     // A process that lives has not lost its row to a crash, but it may have been paused.
     accepted(&[&STORED[..], &RUN[..1], &orphan[1..]].concat());
-    refused(&[&STORED[..], &RUN[..2], &orphan[1..]].concat(), "11: q taken m");
+    refused(&[&STORED[..], &RUN[..2], &orphan[1..]].concat(), "11: q fetched m");
 }
 
 #[test]
 fn an_orphan_of_two_starts_has_its_process_to_itself() {
-    let twice = ["p? died", "q taken starts=2", "q started", "q? died"];
-    let orphan = [&STORED[..], &RUN[..2], &twice, &["r taken starts=3", "r started"]].concat();
+    let twice = ["p? died", "q fetched starts=2", "q started", "q? died"];
+    let orphan = [&STORED[..], &RUN[..2], &twice, &["r fetched starts=3", "r started"]].concat();
     let other = ["r received@j delivery=1 stores=no", "r claimed@j", "r committed@j of=claim"];
     let end = ["r committed of=row"];
     accepted(&[&orphan[..], &end, &other].concat());
@@ -127,34 +127,34 @@ fn an_orphan_of_two_starts_has_its_process_to_itself() {
     let once = [&STORED[..], &RUN[..2], &twice[..3]].concat();
     let beside = ["q received@j delivery=1 stores=no", "q claimed@j", "q committed@j of=claim"];
     accepted(&[&once[..], &beside, &["q committed of=row"]].concat());
-    let row = ["q received@j delivery=1 stores=yes", "q stored@j", "q taken@j starts=1"];
+    let row = ["q received@j delivery=1 stores=yes", "q stored@j", "q fetched@j starts=1"];
     let refusal = check_trace(&Writer::all(&[&once[..], &row, &["q committed of=row"]].concat())).unwrap_err();
-    assert!(refusal.contains(": q taken m starts=1"), "{refusal}");
+    assert!(refusal.contains(": q fetched m starts=1"), "{refusal}");
 }
 
 #[test]
-fn a_row_that_is_taken_during_a_lease_is_refused() {
+fn a_row_that_is_fetched_during_a_lease_is_refused() {
     // The steps of these tests take a nanosecond.
-    let taken = ["p taken starts=1 attempts=0 breaks=0 lease=1000", "p? died"];
-    let refusal = refused(&[&STORED[..], &taken, &["q taken starts=2"]].concat(), "10: q taken");
+    let fetched = ["p fetched starts=1 attempts=0 breaks=0 lease=1000", "p? died"];
+    let refusal = refused(&[&STORED[..], &fetched, &["q fetched starts=2"]].concat(), "10: q fetched");
     assert!(refusal.contains("lease of another holder"), "{refusal}");
-    let given_back = ["p taken starts=1 lease=1000", "p given-back", "q taken starts=1 lease=1000"];
-    accepted(&[&STORED[..], &given_back].concat());
+    let snoozed = ["p fetched starts=1 lease=1000", "p snoozed", "q fetched starts=1 lease=1000"];
+    accepted(&[&STORED[..], &snoozed].concat());
 }
 
 #[test]
 fn a_failure_is_recorded_once_and_with_its_attempt() {
     let failed = ["p rolled-back of=claim", "p failed attempts=1 dead=no"];
     let direct = [&DIRECT[..2], &failed, &DIRECT[3..]].concat();
-    let run = ["p taken starts=1 attempts=1 breaks=0", "p started", "p rolled-back of=row"];
+    let run = ["p fetched starts=1 attempts=1 breaks=0", "p started", "p rolled-back of=row"];
     let dead = ["p recorded result=failed dead=yes attempts=2"];
     accepted(&[&direct[..], &run, &dead].concat());
-    accepted(&[&direct[..], &run, &dead, &["- replayed", "p taken starts=1 attempts=0 breaks=0"]].concat());
+    accepted(&[&direct[..], &run, &dead, &["- replayed", "p fetched starts=1 attempts=0 breaks=0"]].concat());
     accepted(&[&direct[..], &run, &dead, &["- discarded", "- left row=none claim=dated"]].concat());
     refused(&[&direct[..], &run, &["p recorded result=failed dead=yes attempts=1"]].concat(), "17: p recorded");
     refused(&[&direct[..], &run, &dead, &dead].concat(), "19: p recorded");
     refused(&[&direct[..], &["- discarded"]].concat(), "11: - discarded");
-    // An uncharged rollback begins again: with its batch, or after a race.
+    // A rollback without a recorded attempt begins again: with its batch, or after a race.
     accepted(&[&DIRECT[..2], &failed[..1], &DIRECT[1..]].concat());
     accepted(&[&STORED[..], &RUN[..2], &["p rolled-back of=row"], &RUN[1..]].concat());
 }

@@ -4,8 +4,8 @@ use crate::messages::facts::Left;
 use crate::messages::scenario::{Handler, Message, Scenario};
 use crate::messages::state::MESSAGES;
 use crate::traces::line::Line;
+use crate::traces::lines::Lines;
 use crate::traces::names::number;
-use crate::traces::trace_step::TraceStep;
 
 /// Every failure may come, and none of them runs out: after each step there are as many left. Time stands still, and
 /// nothing is pruned.
@@ -17,17 +17,11 @@ const COPIES: [&[u8]; MESSAGES] = [&[4], &[3, 2], &[2, 2, 1]];
 
 /// The lines of one key, or of two, and the scenario that they must be a path of.
 pub(super) struct World {
-    /// The keys, for a report.
-    pub(super) name: String,
-    pub(super) lines: Vec<Line>,
-    /// The process of each line, by its place among the names.
-    pub(super) process_of: Vec<usize>,
+    pub(super) lines: Lines,
     /// The key of each line, by its place; 0 if it may be any.
     pub(super) key_of: Vec<usize>,
     /// The message of each line, unless it may be any.
     pub(super) message_of: Vec<Option<u8>>,
-    /// The names of the processes.
-    pub(super) processes: Vec<String>,
     /// The names of the messages: their keys and fingerprints.
     pub(super) messages: Vec<(usize, String)>,
     /// Handlers that may do anything: the lines say what they did.
@@ -41,8 +35,7 @@ impl World {
             [key] => format!("the key {key:?}"),
             keys => format!("the keys {keys:?} together"),
         };
-        let (mut processes, mut messages) = (Vec::new(), Vec::new());
-        let process_of = lines.iter().map(|line| number(&mut processes, &line.process)).collect();
+        let mut messages = Vec::new();
         let key_of: Vec<usize> =
             lines.iter().map(|line| keys.iter().position(|key| *key == line.key).unwrap_or_default()).collect();
         let message = |(line, key): (&Line, &usize)| {
@@ -57,12 +50,6 @@ impl World {
         let known: Vec<Message> = copies.iter().enumerate().map(new).collect();
         let message_of = places.into_iter().map(|place| place.and_then(|place| u8::try_from(place).ok())).collect();
         let scenario = Scenario::new("a trace", known.leak(), LEFT);
-        Ok(Self { name, lines, process_of, key_of, message_of, processes, messages, scenario })
-    }
-
-    /// The line that says that a process has ended.
-    pub(super) fn death(&self, process: usize) -> Option<usize> {
-        (0..self.lines.len())
-            .find(|line| self.lines[*line].step == TraceStep::Died && self.process_of[*line] == process)
+        Ok(Self { lines: Lines::new(name, lines), key_of, message_of, messages, scenario })
     }
 }

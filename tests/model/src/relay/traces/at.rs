@@ -27,7 +27,7 @@ impl At {
     pub(super) fn first(queue: &Queue) -> Self {
         let mut first = Self {
             state: queue.world.first(),
-            done: Done::none(&queue.lines),
+            done: Done::none(&queue.lines.all),
             relays: [None; RELAYS],
             read: [[false; MESSAGES]; RELAYS],
             until: [u64::MAX; RELAYS],
@@ -76,7 +76,7 @@ impl At {
 
     /// The same place if this relay stands for the process; `None` if it cannot.
     pub(super) fn bound(&self, queue: &Queue, relay: usize, process: usize) -> Option<Self> {
-        let is_dead = queue.death(process).is_some_and(|line| self.done.has(line));
+        let is_dead = queue.lines.is_dead(process, &self.done);
         if is_dead || self.relays[relay].is_some_and(|bound| bound != process) {
             return None;
         }

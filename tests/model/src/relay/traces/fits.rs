@@ -13,7 +13,7 @@ const CUT: u64 = 2 * MILLISECOND;
 
 /// Whether a line says what a step does. `relay`: whose step it is.
 pub(super) fn fits(queue: &Queue, at: &At, line: usize, (step, relay): (Step, Option<usize>), after: &State) -> bool {
-    let (of, message) = (&queue.lines[line], usize::from(step.message));
+    let (of, message) = (&queue.lines.all[line], usize::from(step.message));
     let is_dead = after.rows[message] == Row::Dead;
     let is_read = |relay: usize| of.step != TraceStep::Published || at.read[relay][message];
     queue.message_of[line].is_none_or(|of| of == step.message)

@@ -6,15 +6,14 @@
 //! | `staged` | which messages follow each other in the order of a key |
 //! | `queue` | the lines of two such messages, and the world that they make |
 //! | `table` | which line each step of the model is |
-//! | `at`, `moves`, `fits` | a place on the way, and the next ones: the steps are those of the model |
-//! | `path` | the lines as a path |
+//! | `at`, `fits` | a place on the way; whether a line says what a step does |
+//! | `path` | the lines as a path: the next places, by steps of the model |
 //!
 //! A message is known by the reads of the outbox, which show that it was committed, and in which place. When it was staged is
 //! not in the trace.
 
 mod at;
 mod fits;
-mod moves;
 mod path;
 mod queue;
 mod staged;

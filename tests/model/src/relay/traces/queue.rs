@@ -4,21 +4,14 @@ use super::staged::Staged;
 use crate::relay::state::Left;
 use crate::relay::world::World;
 use crate::traces::line::Line;
-use crate::traces::names::number;
-use crate::traces::trace_step::TraceStep;
+use crate::traces::lines::Lines;
 
 /// Every failure may come, and none of them runs out. A message that is read was committed.
 pub(super) const LEFT: Left = Left { kills: 9, pauses: 9, losses: 9, rollbacks: 0, returns: 9 };
 
 /// The lines of one message or of two, and the world that they must be a path of.
 pub(super) struct Queue {
-    /// The key, for a report.
-    pub(super) name: String,
-    pub(super) lines: Vec<Line>,
-    /// The process of each line, by its place among the names.
-    pub(super) process_of: Vec<usize>,
-    /// The names of the processes.
-    pub(super) processes: Vec<String>,
+    pub(super) lines: Lines,
     /// The message of each line, unless it is about the lease.
     pub(super) message_of: Vec<Option<u8>>,
     /// The names of the messages.
@@ -32,30 +25,19 @@ impl Queue {
     pub(super) fn new(lines: &[Line], staged: &Staged<'_>) -> Self {
         let is_of = |line: &&Line| staged.messages.contains(&line.message.as_str());
         let last = lines.iter().filter(is_of).map(|line| line.end.unwrap_or(line.begin)).max().unwrap_or_default();
-        // A lease whose take had no answer may be any.
+        // A lease whose acquisition had no answer may be any.
         let is_of_lease = |line: &&Line| {
             let is_lease = line.message.is_empty() && (line.key.is_empty() || Some(line.key.as_str()) == staged.outbox);
             is_lease && line.begin <= last
         };
         let own: Vec<Line> = lines.iter().filter(|line| is_of(line) || is_of_lease(line)).cloned().collect();
-        let mut processes = Vec::new();
-        let process_of = own.iter().map(|line| number(&mut processes, &line.process)).collect();
         let place = |line: &Line| staged.messages.iter().position(|message| *message == line.message);
         let message_of = own.iter().map(|line| u8::try_from(place(line)?).ok()).collect();
         Self {
-            name: format!("the outbox, in the order of the key {:?}", staged.key),
-            process_of,
-            processes,
+            lines: Lines::new(format!("the outbox, in the order of the key {:?}", staged.key), own),
             message_of,
             messages: staged.messages.iter().map(|message| (*message).to_owned()).collect(),
             world: World::traced(staged.messages.len(), LEFT),
-            lines: own,
         }
-    }
-
-    /// The line that says that a process has ended.
-    pub(super) fn death(&self, process: usize) -> Option<usize> {
-        (0..self.lines.len())
-            .find(|line| self.lines[*line].step == TraceStep::Died && self.process_of[*line] == process)
     }
 }

@@ -24,7 +24,7 @@ const TABLE: &Table = &[
     // lease
     (TAKES, &[Line(TraceStep::LeaseTaken)]),
     ("renews its lease, which nobody has taken", &[Line(TraceStep::LeaseRenewed)]),
-    ("gives the lease back", &[Line(TraceStep::LeaseGiven)]),
+    ("releases the lease", &[Line(TraceStep::LeaseGiven)]),
     ("notices that it has lost the lease", &[Free]),
     (PAUSED, &[Free]),
     // The end of a process is that of all its work, and so more than one step.

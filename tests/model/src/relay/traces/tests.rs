@@ -52,7 +52,7 @@ fn another_relay_goes_on_when_a_lease_is_over() {
     // One that lives does nothing any more.
     accepted(&[&TAKEN, &READ, &SENT[..1], &OTHER, &["p unconfirmed/a@-"], &end]);
     accepted(&[&TAKEN, &READ, &SENT, &DELETED, &["p? lease-given/-@l", "q lease-taken/-@l lease=600"]]);
-    // A take without an answer.
+    // A lease that was taken without an answer.
     accepted(&[&["p? lease-taken/-@- lease=600", "p lease-renewed/-@l lease=600"], &READ, &SENT, &DELETED]);
 }
 
