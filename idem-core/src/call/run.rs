@@ -70,7 +70,7 @@ impl<S: Store> Pipeline<S> {
                         tracing::warn!(
                             id = row.id,
                             "a call was not begun within five seconds of the fetch of its message, because the database was slow, \
-                             or an orphan had the process to itself: it is tried again"
+                             or an orphaned row had the process to itself: it is tried again"
                         );
                     }
                     return snoozed(Duration::ZERO);
@@ -138,7 +138,7 @@ impl<S: Store> Pipeline<S> {
         };
         let replied = reply(limits, calling, fetched, &self.stop).await;
         drop(user_code);
-        // No attempt is recorded to a call that was cut off.
+        // No attempt is recorded for a call that was cut off.
         replied.ok_or(CallResult { in_doubt: !asks, ..snoozed })
     }
 
