@@ -1,5 +1,6 @@
 //! The options of one handler of a worker.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,6 @@ use crate::{Codec, RetryPolicy};
 /// They belong to the worker, not to the message: an attempt follows the options of the worker that makes it. The key
 /// and the fingerprint of a message are part of its claim, on which all workers must agree, so they are the handler's
 /// own: `#[idempotent(key = .., fingerprint = ..)]`.
-#[derive(Debug)]
 #[must_use = "options do nothing until `handler_options`"]
 #[non_exhaustive]
 pub struct HandlerOptions<C = WorkerCodec> {
@@ -38,6 +38,13 @@ pub(crate) struct HandlerLimits {
     pub(crate) retry: Option<RetryPolicy>,
     /// Whether it takes no delivery.
     pub(crate) is_local_only: bool,
+}
+
+/// Without the codec, which may know a password of its schema registry.
+impl<C> fmt::Debug for HandlerOptions<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandlerOptions").field("limits", &self.limits).finish_non_exhaustive()
+    }
 }
 
 impl HandlerOptions {
