@@ -109,6 +109,7 @@ async fn what_a_read_has_left_out_is_read_although_its_destination_has_answered_
     circuits.fail("a", true, (now, now));
     let left_out = circuits.left_out();
     assert!(circuits.confirm("a").is_some());
+    assert!(circuits.probes(now, 1).is_empty(), "the closed circuit is forgotten");
     circuits.left_out_from(&left_out, 7);
     assert_eq!(circuits.begin_read(now, false), Some(("a".to_owned(), 7)));
     circuits.end_read("a", true, None);
