@@ -1,5 +1,7 @@
 //! Staged messages: written by the commit, behind its guard, or not at all.
 
+use std::time::Duration;
+
 use idem_core::store::{
     CommitResult, LeaseRequest, OutboxFilter, OutboxId, OutboxRead, OutboxRow, OutboxRows, RowRef, Transactions,
 };
@@ -68,7 +70,7 @@ pub async fn staged_messages_are_committed_with_the_claim_and_in_order<W: World>
         assert_eq!(texts(&rows), ["one", "two", "three"], "{key}");
         let done: Vec<_> = rows.iter().map(of_row).collect();
         let token = Uuid::new_v4();
-        let hold = LeaseRequest::Hold(std::time::Duration::from_secs(10));
+        let hold = LeaseRequest::Hold(Duration::from_secs(10));
         stage.store.lease_outbox(outbox, token, hold).await.unwrap();
         assert_eq!(stage.store.delete_published(outbox, token, &done).await.unwrap(), 3);
         stage.store.lease_outbox(outbox, token, LeaseRequest::Release).await.unwrap();
@@ -228,18 +230,19 @@ pub async fn an_outbox_that_no_relay_looks_at_is_found<W: World>(world: W) {
     stage.store.stage(&mut txn, outbox, ["one", "two", "three"].map(message).into(), Vec::new());
     committed(stage.commit(txn).await);
     let shipping = stage.store.register_outbox("shipping").await.unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    let unread = async |patience| {
-        let found = stage.store.unread_outboxes(std::time::Duration::from_millis(patience), 2).await.unwrap();
+    let (messages, earlier) = (stage.world.own("outbox_messages"), W::earlier("created_at", Duration::from_secs(100)));
+    stage.world.run(&format!("UPDATE {messages} SET created_at = {earlier}")).await;
+    let unread = async |seconds| {
+        let found = stage.store.unread_outboxes(Duration::from_secs(seconds), 2).await.unwrap();
         found.into_iter().map(|unread| (unread.name, unread.waiting)).collect::<Vec<_>>()
     };
     let billing = [("billing".to_owned(), 2)];
-    assert_eq!((unread(10).await, unread(60_000).await), (billing.to_vec(), vec![]));
+    assert_eq!((unread(60).await, unread(600).await), (billing.to_vec(), vec![]));
     assert_eq!(stage.store.outbox_stats(outbox, 0).await.unwrap(), idem_core::store::OutboxStats::default());
     stage.store.lease_outbox(shipping, Uuid::new_v4(), LeaseRequest::Show).await.unwrap();
-    assert_eq!(unread(10).await, billing);
+    assert_eq!(unread(60).await, billing);
     stage.store.lease_outbox(outbox, Uuid::new_v4(), LeaseRequest::Show).await.unwrap();
-    assert!(unread(600_000).await.is_empty());
+    assert!(unread(60).await.is_empty());
     let stats = stage.store.outbox_stats(outbox, 100).await.unwrap();
     assert!(stats.waiting == 3 && stats.relay_seen.is_some_and(|seen| seen.as_secs() < 60), "{stats:?}");
 }

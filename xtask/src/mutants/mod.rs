@@ -70,7 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     // Mutants whose builds have much in common are adjacent.
-    mutants.sort_by(|a, b| (a.suite(), &a.file, &a.name).cmp(&(b.suite(), &b.file, &b.name)));
+    mutants.sort_by(|a, b| (&a.suite, &a.file, &a.name).cmp(&(&b.suite, &b.file, &b.name)));
     if let Some(part) = options.part {
         mutants = mutants.drain(part.places(mutants.len())).collect();
         eprintln!("\npart {part} of the mutants: {} of them", mutants.len());
@@ -84,7 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let servers = Up::new()?;
     let workshop = Workshop::new(servers.env.clone())?;
     let (mut spent, mut verdicts) = (Duration::ZERO, Vec::new());
-    'all: for mutants in mutants.chunk_by(|one, next| one.suite() == next.suite()) {
+    'all: for mutants in mutants.chunk_by(|one, next| one.suite == next.suite) {
         for (place, mutant) in mutants.iter().enumerate() {
             let is_late = options.seconds.is_some_and(|seconds| spent.as_secs() >= seconds);
             if is_late && !verdicts.is_empty() {
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             }
             if place == 0 {
                 // Not counted: it takes as long as what was built before lets it.
-                workshop.check_sound(&mutant.suite(), mutants)?;
+                workshop.check_sound(&mutant.suite, mutants)?;
             }
             eprintln!("\n{}: {}", mutant.name, mutant.proves);
             let began = Instant::now();

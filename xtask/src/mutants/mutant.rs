@@ -26,8 +26,9 @@ pub(crate) struct Mutant {
     pub(crate) file: String,
     /// The changes to the file.
     edits: Vec<Edit>,
-    /// The arguments of `cargo test` that select the target of the test.
-    suite: Vec<String>,
+    /// The arguments of `cargo test` that select the target of the test: its package, then `--lib`, or `--test` and a name. What
+    /// the package does not need is not built.
+    pub(crate) suite: Vec<String>,
     /// The full name of the test that must fail.
     pub(crate) test: String,
 }
@@ -79,21 +80,5 @@ impl Mutant {
             }
         }
         Ok(text)
-    }
-
-    /// Returns the arguments that select the target of its test. The package and its features are omitted: building one
-    /// package unifies the features of its dependencies differently from a build of all, and would rebuild the
-    /// dependencies.
-    pub(crate) fn suite(&self) -> Vec<&str> {
-        let mut suite = Vec::new();
-        let mut given = self.suite.iter().map(String::as_str);
-        while let Some(arg) = given.next() {
-            match arg {
-                "--package" => _ = given.next(),
-                "--all-features" => {}
-                arg => suite.push(arg),
-            }
-        }
-        if suite.is_empty() { vec!["--test", "faults"] } else { suite }
     }
 }

@@ -30,13 +30,13 @@ pub(super) fn absent<'a>(mutants: impl Iterator<Item = &'a Mutant>, programs: &[
         tests.entry(target(&name).to_owned()).or_default().extend(names(&String::from_utf8_lossy(&listed.stdout)));
     }
     let absent = mutants.filter(|mutant| !exists(mutant, &tests));
-    Ok(absent.map(|mutant| format!("{}: {} {}", mutant.name, mutant.suite().join(" "), mutant.test)).collect())
+    Ok(absent.map(|mutant| format!("{}: {} {}", mutant.name, mutant.suite.join(" "), mutant.test)).collect())
 }
 
 fn exists(mutant: &Mutant, tests: &Tests) -> bool {
     let is_in = |target: &str| tests.get(target).is_some_and(|tests| tests.contains(&mutant.test));
-    match *mutant.suite() {
-        ["--test", target] => is_in(target),
+    match mutant.suite.as_slice() {
+        [.., test, target] if test == "--test" => is_in(target),
         _ => tests.keys().any(|target| is_in(target)),
     }
 }

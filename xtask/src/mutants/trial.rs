@@ -52,27 +52,26 @@ impl Workshop {
     /// Builds with this mutant, and runs its test.
     pub(crate) fn judge(&self, mutant: &Mutant) -> Result<Verdict> {
         self.tree.write(&mutant.file, &mutant.applied(self.tree.path())?)?;
-        let programs = self.build(&mutant.suite());
+        let program = self.build(&mutant.suite);
         self.tree.restore(&mutant.file)?;
-        let Some(programs) = programs? else { return Ok(Verdict::Broken) };
-        verdict(programs.iter().map(|program| self.run(program, &[&mutant.test], PATIENCE)))
+        let Some(program) = program? else { return Ok(Verdict::Broken) };
+        let (passed, said) = self.run(&program, &[&mutant.test], PATIENCE)?;
+        Ok(verdict(passed, &said))
     }
 
     /// The control: fails unless the tests of these mutants of one suite exist, and pass without a defect.
-    pub(crate) fn check_sound(&self, suite: &[&str], mutants: &[Mutant]) -> Result<()> {
+    pub(crate) fn check_sound(&self, suite: &[String], mutants: &[Mutant]) -> Result<()> {
         eprintln!("\n{} without a defect", suite.join(" "));
-        let programs = self.build(suite)?.context("the tests do not compile without a defect either")?;
-        let missing = absent(mutants.iter(), &programs)?;
+        let program = self.build(suite)?.context("the tests do not compile without a defect either")?;
+        let missing = absent(mutants.iter(), std::slice::from_ref(&program))?;
         if !missing.is_empty() {
             bail!("these tests do not exist:\n{}", missing.join("\n"));
         }
         let tests: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.test.as_str()).collect();
         let tests: Vec<&str> = tests.into_iter().collect();
-        for program in &programs {
-            let (passed, said) = self.run(program, &tests, PATIENCE * 20)?;
-            if !passed {
-                bail!("these do not pass without a defect either:\n{}", failures(&said));
-            }
+        let (passed, said) = self.run(&program, &tests, PATIENCE * 20)?;
+        if !passed {
+            bail!("these do not pass without a defect either:\n{}", failures(&said));
         }
         Ok(())
     }
@@ -86,29 +85,23 @@ impl Workshop {
         Ok((ran.status.success(), String::from_utf8_lossy(&ran.stdout).into_owned()))
     }
 
-    /// Builds a suite in the copy, with the features of all packages: it thereby reuses the builds of registry crates from the
-    /// repository.
-    fn build(&self, suite: &[&str]) -> Result<Option<Vec<Program>>> {
-        let mut test: Command = cargo(["test", "--workspace", "--all-features"]);
+    /// Builds the test program of a suite in the copy.
+    fn build(&self, suite: &[String]) -> Result<Option<Program>> {
+        let mut test: Command = cargo(["test", "--all-features"]);
         test.args(suite).current_dir(self.tree.path()).env("CARGO_TARGET_DIR", root().join("target"));
         // Each crate is built once for each of its mutants, even where everything else is built only once.
-        Program::build(test.env("CARGO_INCREMENTAL", "1"))
+        let programs = Program::build(test.env("CARGO_INCREMENTAL", "1"))?;
+        Ok(programs.and_then(|programs| programs.into_iter().next()))
     }
 }
 
-/// Judges the runs of all programs of a suite, several of which may have a test of this name: one that fails is enough.
-fn verdict(runs: impl Iterator<Item = Result<(bool, String)>>) -> Result<Verdict> {
-    let mut verdict = Verdict::Absent;
-    for run in runs {
-        let (passed, said) = run?;
-        if !passed {
-            return Ok(Verdict::Caught);
-        }
-        if said.contains("\ntest result: ok. 1 passed") {
-            verdict = Verdict::Survived;
-        }
+/// Judges a run of the test.
+fn verdict(passed: bool, said: &str) -> Verdict {
+    match passed {
+        false => Verdict::Caught,
+        true if said.contains("\ntest result: ok. 1 passed") => Verdict::Survived,
+        true => Verdict::Absent,
     }
-    Ok(verdict)
 }
 
 /// A copy of the repository that may be changed.
@@ -179,23 +172,11 @@ fn prune(dir: &Path, files: &HashSet<PathBuf>) -> Result<()> {
 mod tests {
     use super::*;
 
-    const PASSED: &str = "running 1 test\ntest a ... ok\n\ntest result: ok. 1 passed; 0 failed";
-    const NONE: &str = "running 0 tests\n\ntest result: ok. 0 passed; 0 failed";
-
-    fn judged(runs: &[(bool, &str)]) -> Verdict {
-        verdict(runs.iter().map(|(passed, said)| Ok((*passed, (*said).to_owned())))).unwrap()
-    }
-
-    /// Each adapter has the suite `sink`, with the same tests.
     #[test]
-    fn a_test_that_fails_in_one_of_several_programs_has_failed() {
-        assert_eq!(judged(&[(true, PASSED), (true, NONE), (true, PASSED)]), Verdict::Survived);
-        assert_eq!(judged(&[(true, PASSED), (false, "running 1 test\ntest a ... "), (true, NONE)]), Verdict::Caught);
-    }
-
-    #[test]
-    fn a_test_that_no_program_has_is_absent() {
-        assert_eq!(judged(&[(true, NONE), (true, NONE)]), Verdict::Absent);
-        assert_eq!(judged(&[]), Verdict::Absent);
+    fn a_test_that_has_not_run_proves_nothing() {
+        let said = |passed| format!("running {passed} test\n\ntest result: ok. {passed} passed; 0 failed");
+        assert_eq!(verdict(true, &said(1)), Verdict::Survived);
+        assert_eq!(verdict(true, &said(0)), Verdict::Absent);
+        assert_eq!(verdict(false, "running 1 test\ntest a ... "), Verdict::Caught);
     }
 }
