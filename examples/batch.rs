@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use idem::operator::{Filter, Operator, Page};
 use idem::prelude::*;
-use idem::store::{Filter, Page};
 use idem_test::Broker;
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, SqliteConnection};
@@ -69,7 +69,7 @@ async fn main() -> Result<(), BoxError> {
         .await?;
 
     let written: i64 = sqlx::query_scalar("SELECT count(*) FROM readings").fetch_one(&mut db).await?;
-    let dead = Inbox::new(&store, "weather").list(&Filter::default(), Page::default()).await?;
+    let dead = Operator::new(&store).consumer("weather").list(&Filter::default(), Page::default()).await?.rows;
     let calls = calls.0.load(Relaxed);
     println!("published    {} messages: {READINGS} readings, every tenth of them twice", READINGS + READINGS / 10);
     println!("written      {written} readings, by {calls} calls of the handler");

@@ -1,10 +1,11 @@
 //! Two messages become dead letters. The operator removes the cause of one and replays it, and discards the other.
 //!
-//! `cargo run --example dead_letters` needs no server. In a service, the calls of `Inbox` are an admin command: they need
-//! the store and the consumer's name, and no worker.
+//! `cargo run --example dead_letters` needs no server. The calls of `Operator` need a store and no worker; the command `idem` makes
+//! the same.
 
+use idem::operator::{Filter, Operator, Page};
 use idem::prelude::*;
-use idem::store::{Filter, Page, Replayed};
+use idem::store::Replayed;
 use idem::{Observed, Reason};
 use idem_test::Broker;
 use serde::{Deserialize, Serialize};
@@ -63,10 +64,9 @@ async fn main() -> Result<(), BoxError> {
     }
     work(&store, &broker, 3).await?;
 
-    // The newest 100 dead letters of the consumer. A `Filter` selects a handler or a reason; a `Page` continues the
-    // list.
-    let inbox = Inbox::open(&store, "billing").await?;
-    let dead = inbox.list(&Filter::default(), Page::default()).await?;
+    // The newest 100 dead letters of the consumer. A `Filter` selects a handler, a reason or a text; a `Page` continues the list.
+    let operator = Operator::of(&store, "billing").await?.by("anna");
+    let dead = operator.list(&Filter::default(), Page::default()).await?.rows;
     assert_eq!(dead.len(), 2);
     for row in &dead {
         println!("dead letter {} of {}: key {}, {}", row.id, row.handler, row.identity.key, row.error);
@@ -77,11 +77,11 @@ async fn main() -> Result<(), BoxError> {
     sqlx::raw_sql("INSERT INTO orders VALUES (2, 0)").execute(&mut db).await?;
     let id = |error: &str| dead.iter().find(|row| row.error == error).map(|row| row.id).unwrap_or_default();
     let (missing, wrong) = (id("there is no order 2"), id("there is no order -1"));
-    assert_eq!(inbox.replay(missing).await?, Replayed::Due);
+    assert_eq!(operator.replay(missing).await?, Replayed::Due);
     println!("operator    has replayed {missing}");
 
     // Order -1 will never exist. Its claim stays, so a late copy of a discarded message is still a duplicate.
-    assert!(inbox.discard(wrong).await?);
+    assert!(operator.discard(wrong).await?);
     println!("operator    has discarded {wrong}");
     broker.publish_json("orders", &OrderPaid { event_id: "paid--1".to_owned(), order_id: -1 })?;
     let outcomes = work(&store, &broker, 2).await?;
@@ -90,7 +90,14 @@ async fn main() -> Result<(), BoxError> {
     let paid: Vec<i64> =
         sqlx::query_scalar("SELECT id FROM orders WHERE paid = 1 ORDER BY id").fetch_all(&mut db).await?;
     assert_eq!(paid, [1, 2]);
-    assert!(inbox.list(&Filter::default(), Page::default()).await?.is_empty());
+    assert!(operator.list(&Filter::default(), Page::default()).await?.rows.is_empty());
     println!("paid orders {paid:?}, no dead letters");
+
+    // Each change is kept, with the attempts and the error before it.
+    let changes = operator.operations(None, Page::default()).await?;
+    assert_eq!(changes.len(), 2);
+    for change in changes {
+        println!("{} {} row {}", change.actor, change.action, change.row.unwrap_or_default());
+    }
     Ok(())
 }

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use idem::Reason;
+use idem::operator::{Filter, Operator, Page};
 use idem::prelude::*;
-use idem::store::{Filter, Page};
 use idem_test::{Broker, Publication};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, SqliteConnection};
@@ -84,7 +84,7 @@ async fn main() -> Result<(), BoxError> {
     println!("balances  {balances:?}");
     assert_eq!(balances, [("north".to_owned(), 3_900), ("south".to_owned(), 4_900)]);
 
-    let dead = Inbox::new(&store, "ledger").list(&Filter::default(), Page::default()).await?;
+    let dead = Operator::new(&store).consumer("ledger").list(&Filter::default(), Page::default()).await?.rows;
     println!("dead      {}", dead[0].error);
     assert_eq!((dead.len(), dead[0].reason), (1, Some(Reason::UnknownType)));
     Ok(())

@@ -5,8 +5,8 @@
 use std::sync::{Arc, atomic::AtomicI64, atomic::Ordering::Relaxed};
 
 use idem::Observed;
+use idem::operator::{Filter, Operator, Page};
 use idem::prelude::*;
-use idem::store::{Filter, Page};
 use idem_test::Broker;
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, SqliteConnection};
@@ -91,10 +91,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("crashed      the worker, after {} payments; another one continues", tally.processed.load(Relaxed));
 
     // The second worker continues until queue and inbox are empty.
-    let inbox = Inbox::new(&store, "bank");
+    let operator = Operator::new(&store).consumer("bank");
     let done = async {
         broker.idle().await;
-        while !inbox.list(&Filter::new().scheduled(), Page::default()).await.is_ok_and(|rows| rows.is_empty()) {
+        while !operator.list(&Filter::new().scheduled(), Page::default()).await.is_ok_and(|found| found.rows.is_empty())
+        {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };

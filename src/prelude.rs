@@ -7,8 +7,8 @@ pub use crate::extract::{CloudEvent, IdempotencyKey, PartitionKey, Subject};
 pub use crate::handler::HandlerOptions;
 pub use crate::outbox::{Outbox, Outgoing};
 pub use crate::{
-    Batch, BoxError, Delivery, Handler, Headers, Inbox, Key, Outcome, Relay, RetryPolicy, State, Worker, Workers,
-    idempotent, permanent, retry_after,
+    Batch, BoxError, Delivery, Handler, Headers, Key, Outcome, Relay, RetryPolicy, State, Worker, Workers, idempotent,
+    permanent, retry_after,
 };
 
 // Without its feature, each of these is a type whose use is an error that names the feature.

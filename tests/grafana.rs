@@ -1,7 +1,7 @@
 //! The Grafana board, the table of metrics in the documentation, and the code name the same metrics.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -15,9 +15,9 @@ fn metrics(text: &str) -> impl Iterator<Item = String> {
     words.filter(|word| word.starts_with("idem_")).map(str::to_owned)
 }
 
-/// The metrics in the table of the crate's documentation.
+/// The metrics in the table of the guide.
 fn documented() -> Names {
-    let page = include_str!("../src/docs/crate.md");
+    let page = include_str!("../src/docs/monitoring.md");
     let rows = page.lines().filter(|line| line.starts_with("| `idem_"));
     rows.filter_map(|row| row.split('|').nth(1)).flat_map(metrics).collect()
 }
@@ -65,11 +65,39 @@ fn the_board_shows_every_metric_of_the_documentation_and_no_other() {
     let board: Value = serde_json::from_str(include_str!("../docs/grafana.json")).unwrap();
     let mut names = Names::new();
     on_board(&board["panels"], &mut names);
-    assert_eq!(names, documented(), "the panels on the left, the table of src/docs/crate.md on the right");
+    assert_eq!(names, documented(), "the panels on the left, the table of src/docs/monitoring.md on the right");
 
     let mut chosen_by = Names::new();
     on_board(&board["templating"], &mut chosen_by);
     assert!(!chosen_by.is_empty() && chosen_by.is_subset(&names), "the variables ask for {chosen_by:?}");
+}
+
+/// The metrics whose descriptions in the code end with a command, each with that command.
+fn commands() -> BTreeMap<String, String> {
+    let texts: Vec<&str> =
+        include_str!("../idem-core/src/telemetry/describe.rs").split('"').skip(1).step_by(2).collect();
+    let commands = texts.chunks(2).filter_map(|pair| Some((pair[0], pair.get(1)?.rsplit_once(": idem ")?.1)));
+    commands.map(|(metric, command)| (metric.to_owned(), format!("`idem {command}`"))).collect()
+}
+
+#[test]
+fn a_panel_of_a_metric_names_the_command_that_shows_more() {
+    let board: Value = serde_json::from_str(include_str!("../docs/grafana.json")).unwrap();
+    let commands = commands();
+    assert!(commands.len() >= 5, "{commands:?}");
+    for (metric, command) in commands {
+        let of_metric = |panel: &&Value| {
+            let mut names = Names::new();
+            on_board(panel, &mut names);
+            names.contains(&metric)
+        };
+        let panels: Vec<&Value> = board["panels"].as_array().unwrap().iter().filter(of_metric).collect();
+        assert!(!panels.is_empty(), "no panel shows {metric}");
+        for panel in panels {
+            let text = panel["description"].as_str().unwrap_or_default();
+            assert!(text.contains(&command), "{} shows {metric} without {command}: {text}", panel["title"]);
+        }
+    }
 }
 
 #[test]
@@ -81,5 +109,5 @@ fn the_documentation_has_every_metric_that_the_code_creates() {
     {
         created(&root.join(directory), &mut names);
     }
-    assert_eq!(names, documented(), "the code on the left, the table of src/docs/crate.md on the right");
+    assert_eq!(names, documented(), "the code on the left, the table of src/docs/monitoring.md on the right");
 }

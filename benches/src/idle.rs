@@ -9,11 +9,11 @@ use idem::adapter::StagedMessage;
 use idem::codec::{Codec, DecodeError};
 use idem::prelude::*;
 use idem::store::{
-    ClaimState, Claimed, CommitResult, Consumers, DeadOutgoing, DueRows, ErrorClass, ExistingClaim, FetchFor,
-    FetchLimit, FetchedRows, Filter, HandlerId, HandlerMark, HasConnection, Identity, InboxRows, KnownHandler,
-    LeaseAnswer, LeaseRequest, LeftCalls, LocalMessage, LookBack, NewRow, OutboxFound, OutboxId, OutboxRead,
-    OutboxRows, OutboxStats, Page, PublishFailure, Replay, Replayed, Resolution, Row, RowRef, RowResult, Stats,
-    StoreError, StoreFacts, Transactions, TxnHandle, TxnOutcome, TxnState, UnreadOutbox,
+    By, ClaimState, Claimed, CommitResult, Consumers, DeadOutgoing, DueRows, ErrorClass, ExistingClaim, FetchFor,
+    FetchLimit, FetchedRows, HandlerId, HandlerMark, HasConnection, Identity, InboxRows, KnownHandler, LeaseAnswer,
+    LeaseRequest, LeftCalls, LocalMessage, LookBack, NewRow, Of, OutboxFound, OutboxId, OutboxRead, OutboxRows,
+    OutboxStats, Page, PublishFailure, Question, Replay, Replayed, Resolution, Row, RowRef, RowResult, Stats,
+    StoreError, StoreFacts, Transactions, TxnHandle, TxnOutcome, TxnState, UnreadOutbox, Value,
 };
 use idem::{Delivery, Error};
 use uuid::Uuid;
@@ -216,8 +216,8 @@ impl OutboxRows for Nothing {
         Ok(Vec::new())
     }
 
-    async fn remove_dead_outgoing(&self, _: OutboxId, _: i64, _: bool) -> Answer<bool> {
-        Ok(false)
+    async fn remove_dead_outgoing(&self, _: OutboxId, _: &[i64], _: bool, _: &By) -> Answer<Vec<i64>> {
+        Ok(Vec::new())
     }
 }
 
@@ -242,16 +242,20 @@ impl Consumers for Nothing {
         Ok(Stats::default())
     }
 
-    async fn list(&self, _: &str, _: &Filter, _: Page) -> Answer<Vec<Row>> {
+    async fn rows(&self, _: &[i64]) -> Answer<Vec<Row>> {
         Ok(Vec::new())
     }
 
-    async fn replay(&self, _: &str, _: i64, _: Replay<'_>) -> Answer<Replayed> {
-        Ok(Replayed::NotFound)
+    async fn replay(&self, of: Of<'_>, _: Replay<'_>, _: &By) -> Answer<Vec<(i64, Replayed)>> {
+        Ok(of.ids.iter().map(|id| (*id, Replayed::NotFound)).collect())
     }
 
-    async fn resolve(&self, _: &str, _: i64, _: Option<Uuid>, _: &Resolution) -> Answer<bool> {
-        Ok(false)
+    async fn resolve(&self, _: Of<'_>, _: Option<Uuid>, _: &Resolution, _: &By) -> Answer<Vec<i64>> {
+        Ok(Vec::new())
+    }
+
+    async fn ask(&self, _: &Question, _: &[Value]) -> Answer<Vec<String>> {
+        Ok(Vec::new())
     }
 
     async fn prune(&self) -> Answer<u64> {

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize, atomic::Ordering::
 
 use apache_avro::{Schema, reader::datum::GenericDatumReader, writer::datum::GenericDatumWriter};
 use idem::codec::{Codec, DecodeError, PrepareError};
+use idem::operator::{Filter, Operator, Page};
 use idem::prelude::*;
-use idem::store::{Filter, Page};
 use idem_test::{Broker, Publication};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sqlx::{Connection, SqliteConnection};
@@ -92,7 +92,7 @@ async fn main() -> Result<(), BoxError> {
     worker.handler::<credit_account>().run_until(async move { broker.idle().await }).await?;
 
     let balance: i64 = sqlx::query_scalar("SELECT balance FROM account").fetch_one(&mut db).await?;
-    let dead = Inbox::new(&store, "bank").list(&Filter::default(), Page::default()).await?;
+    let dead = Operator::new(&store).consumer("bank").list(&Filter::default(), Page::default()).await?.rows;
     println!("balance {balance}; one dead letter: {}", dead[0].error);
     assert_eq!((balance, dead.len(), ASKED.load(Relaxed)), (50, 1, 3));
     Ok(())

@@ -9,43 +9,52 @@ use crate::store::HandlerId;
 use crate::{Delivery, Error, ReplayWindow, Source, Store};
 
 impl<S: Store> Routes<S> {
-    /// Returns why a delivery is too old although its claim is new: it was published before the newest pruned claim of
-    /// its handler, so its own claim may be among the pruned ones. The check is never skipped for a delivery that looks
-    /// young: another worker or an operator may have changed the retention since this worker started.
-    ///
-    /// A new consumer has no pruned claims, so it can read a history of any length. A natural handler may run a message
-    /// again, however old it is.
+    /// Returns why a delivery is [too old](too_old) although its claim is new. The check is never skipped for a delivery that
+    /// looks young: another worker or an operator may have changed the retention since this worker started.
     pub(crate) fn too_old(
         &self,
         handler: HandlerId,
         delivery: &Delivery,
         pruned_through: Option<SystemTime>,
     ) -> Option<String> {
-        // 1970 records a history, and no claim was pruned: see `HandlerMark::Processes`.
-        let through = pruned_through.filter(|through| *through > SystemTime::UNIX_EPOCH)?;
-        let published = delivery.published_at()?;
+        let through = pruned_through?;
         let route = self.get(handler);
-        if route.is_some_and(|route| route.handler.facts().is_natural) {
-            return None;
-        }
-        // Because of clock skew, a message can look as if it was processed before it was published, by at most the
-        // margin.
-        let margin = margin(route.and_then(|route| route.retention));
-        if published.duration_since(through).is_ok_and(|later| later > margin) {
-            return None;
-        }
-        let ago = |time| {
-            let seconds = SystemTime::now().duration_since(time).unwrap_or_default().as_secs();
-            shown(Duration::from_secs(if seconds < 600 { seconds } else { seconds / 60 * 60 }))
-        };
-        Some(format!(
-            "it was published {} ago, and this handler's claims are pruned up to {} ago, so it is unknown whether \
-             the message was processed. If it was not, replay it by force. If this recurs, raise `.retention(..)` of \
-             the store and check the column `retention` of the table `handlers`",
-            ago(published),
-            ago(through)
-        ))
+        let is_natural = route.is_some_and(|route| route.handler.facts().is_natural);
+        too_old(through, delivery.published_at(), route.and_then(|route| route.retention), is_natural)
     }
+}
+
+/// Returns why a message is too old although its claim is new: it was published before the newest pruned claim of its handler,
+/// so its own claim may be among the pruned ones. `retention`: how long the handler's claims are kept.
+///
+/// A new consumer has no pruned claims, so it can read a history of any length. A natural handler may run a message
+/// again, however old it is.
+pub(crate) fn too_old(
+    through: SystemTime,
+    published: Option<SystemTime>,
+    retention: Option<Duration>,
+    is_natural: bool,
+) -> Option<String> {
+    // 1970 records a history, and no claim was pruned: see `HandlerMark::Processes`.
+    if is_natural || through <= SystemTime::UNIX_EPOCH {
+        return None;
+    }
+    let published = published?;
+    // Because of clock skew, a message can look as if it was processed before it was published, by at most the margin.
+    if published.duration_since(through).is_ok_and(|later| later > margin(retention)) {
+        return None;
+    }
+    let ago = |time| {
+        let seconds = SystemTime::now().duration_since(time).unwrap_or_default().as_secs();
+        shown(Duration::from_secs(if seconds < 600 { seconds } else { seconds / 60 * 60 }))
+    };
+    Some(format!(
+        "it was published {} ago, and this handler's claims are pruned up to {} ago, so it is unknown whether \
+         the message was processed. If it was not, replay it by force. If this recurs, raise `.retention(..)` of \
+         the store and check the column `retention` of the table `handlers`",
+        ago(published),
+        ago(through)
+    ))
 }
 
 /// Formats a duration: `3 days 2h`.

@@ -42,6 +42,15 @@ pub enum Error {
         /// The driver's error.
         source: BoxError,
     },
+    /// The role of the database, or the file, does not permit what an operator has asked for.
+    #[error("{}", with_source(what, source))]
+    #[non_exhaustive]
+    Denied {
+        /// The operation that was refused.
+        what: String,
+        /// The database's error.
+        source: BoxError,
+    },
     /// The broker cannot be used. The text names it without its password.
     #[error("{}", with_source(what, source))]
     #[non_exhaustive]

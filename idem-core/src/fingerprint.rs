@@ -133,6 +133,12 @@ impl Fingerprint {
         self.as_bytes().get(LENGTH..).unwrap_or_default()
     }
 
+    /// Whether it was made by a function of the handler that is known. One by a function before that was recorded looks like the
+    /// default.
+    pub(crate) fn has_recipe(&self) -> bool {
+        !self.recipe().is_empty()
+    }
+
     fn len(&self) -> usize {
         usize::from(self.len)
     }

@@ -26,6 +26,7 @@ mod key;
 mod local;
 #[cfg(test)]
 mod log_of_tests;
+pub mod operator;
 mod outbox;
 mod outcome;
 mod panic_text;
@@ -61,7 +62,6 @@ pub use fingerprint::Fingerprint;
 pub use handler::Handler;
 pub use handler_options::{HandlerCodec, HandlerOptions, OwnCodec, WorkerCodec};
 pub use headers::Headers;
-pub use inbox::Inbox;
 pub use input::{Batch, Input};
 pub use key::{Key, KeyError, KeyPart, MAX_KEY};
 pub use local::LocalStaging;

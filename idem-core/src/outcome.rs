@@ -3,6 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::{Delivery, Key};
 
 /// The result of one delivery. Each result is committed in the database, so each is acked: at once, or with an order when
@@ -118,7 +121,7 @@ macro_rules! reasons {
     };
 }
 
-// A new reason: also `needs_force` below, `Replayed::refused`, and `counts` of the kill switch if the message is undeliverable.
+// A new reason: also `needs_force` below, `Replay::answer`, and `counts` of the kill switch if the message is undeliverable.
 reasons! {
     /// The last attempt failed.
     Exhausted = "exhausted",
@@ -153,7 +156,7 @@ reasons! {
     /// The handler ran COMMIT: some of its writes may be committed. It can be replayed only by force.
     Committed = "committed by its handler",
     /// Whether its external call had an effect is unknown, and calling again could repeat the effect.
-    /// [`Inbox::resolve`](crate::Inbox::resolve) records its outcome.
+    /// [`Operator::resolve`](crate::operator::Operator::resolve) records its outcome.
     Unresolved = "unresolved",
 }
 
@@ -162,6 +165,21 @@ impl Reason {
     /// persist.
     pub fn needs_force(self) -> bool {
         matches!(self, Self::Committed | Self::TooOld)
+    }
+}
+
+/// As its name.
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Reason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        Self::parse(&word)
+            .ok_or_else(|| D::Error::custom(format!("{word:?} is no reason that this version of idem knows")))
     }
 }
 

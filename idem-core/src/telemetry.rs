@@ -129,13 +129,19 @@ pub(crate) fn lag(consumer: &str, source: &str, messages: u64) {
     gauge!("idem_source_lag", &labels).set(messages as f64);
 }
 
-/// Logs that a message is scheduled after a failure, or a dead letter, with its row and the cause. A message that was
-/// stored before its first run has no failure to log.
-pub(crate) fn log_failure(id: Option<i64>, attempt: u32, state: Result<Duration, Reason>, error: &str) {
+/// Logs that a message is scheduled after a failure, or a dead letter, with the cause, its row and the command that shows it. A
+/// message that was stored before its first run has no failure to log, and costs nothing here.
+pub(crate) fn log_failure(
+    id: Option<i64>,
+    attempt: u32,
+    state: Result<Duration, Reason>,
+    error: &str,
+    show: impl Fn() -> String,
+) {
     match state {
-        Ok(due) if attempt > 0 => tracing::warn!(id, attempt, ?due, error, "the message is scheduled"),
+        Ok(due) if attempt > 0 => tracing::warn!(attempt, ?due, error, id, show = %show(), "the message is scheduled"),
         Ok(_) => {}
-        Err(reason) => tracing::error!(id, attempt, %reason, error, "the message is a dead letter"),
+        Err(reason) => tracing::error!(attempt, %reason, error, id, show = %show(), "the message is a dead letter"),
     }
 }
 

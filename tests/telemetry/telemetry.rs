@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use idem::operator::{Asked, Operator};
 use idem::prelude::*;
 use idem_test::{Broker, Publication};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
@@ -45,6 +46,11 @@ impl Lines {
         let [line] = found[..] else { panic!("{part:?} in {found:?} of {lines:?}") };
         line.clone()
     }
+}
+
+/// The command at the end of a line.
+fn command(line: &str) -> &str {
+    line.rsplit_once(" show=").map(|(_, command)| command).unwrap_or_else(|| panic!("no command ends {line:?}"))
 }
 
 /// The fields of an event as text.
@@ -205,6 +211,8 @@ async fn a_duplicate_is_a_debug_line_and_never_more() {
     let (levels, fields) = &*lines.0.lock().unwrap();
     assert!(levels.contains(&Level::DEBUG));
     assert!(!levels.iter().any(|level| *level < Level::INFO), "{levels:?}");
+    let line = lines.line(r#"outcome="duplicate""#);
+    assert!(line.ends_with(" why=idem why billing/order a"), "{line:?}");
     for field in ["messaging.system", "messaging.destination.name", "messaging.operation.type", "messaging.message.id"]
     {
         assert!(fields.contains(&field), "{field}");
@@ -250,6 +258,24 @@ async fn a_failure_is_a_line_with_its_row_its_attempt_and_its_cause() {
     }
     let undecodable = lines.line("reason=undecodable");
     assert!(undecodable.contains("id=") && undecodable.contains("expected"), "{undecodable:?}");
+}
+
+#[tokio::test]
+async fn a_line_about_a_message_ends_with_the_command_that_shows_it() {
+    let file = tempfile::tempdir().unwrap();
+    let messages = vec![message("later", false), message("a", true), message("it's b", false), message("it's b", true)];
+    let (_, lines) = run_on(&url(&file), messages, |worker| worker, 0).await;
+    let operator = Operator::new(&Sqlite::connect(&url(&file)).await.unwrap());
+    for (part, key) in [("the message is scheduled", "later"), ("reason=permanent", "a")] {
+        let line = lines.line(part);
+        let id = command(&line).strip_prefix("idem dead show ").unwrap().parse().unwrap();
+        let shown = operator.show(id).await.unwrap().unwrap();
+        assert_eq!(shown.row.identity.key.to_string(), key);
+    }
+    let conflict = lines.line("reason=conflict");
+    assert_eq!(command(&conflict), r"idem why billing/order 'it'\''s b'");
+    let why = operator.why(&Asked::new("billing/order", "it's b")).await.unwrap();
+    assert!(why.claim.is_some() && why.rows.len() == 1, "{why:?}");
 }
 
 #[tokio::test]

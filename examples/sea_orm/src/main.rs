@@ -42,12 +42,3 @@ fn it_runs() -> Result<(), BoxError> {
     }
     main()
 }
-
-#[test]
-fn the_guide_shows_the_connection_as_it_is() {
-    let guide = include_str!("../../../src/docs/data_layer.md");
-    let (_, code) = include_str!("in_transaction.rs").split_once("\n\n").unwrap_or_default();
-    let block = format!("```rust,ignore\n{code}```\n");
-    assert!(code.contains("impl ConnectionTrait") && guide.contains(&block), "copy in_transaction.rs into the guide");
-    assert_eq!(guide.matches("```rust,ignore").count(), 1, "the only block that is not compiled is this file");
-}

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use idem_core::Reason;
 use idem_core::store::{
-    CallResult, Consumers, FetchLimit, InboxRows, Replay, Replayed, Resolution, Row, RowKind, RowResult, Transactions,
+    CallResult, FetchLimit, InboxRows, Replay, Replayed, Resolution, Row, RowKind, RowResult, Transactions,
 };
 use uuid::Uuid;
 
@@ -57,7 +57,7 @@ pub async fn a_call_that_is_made_due_is_within_the_bound<W: World>(world: W) {
         match makes_due {
             "a result" => {}
             "a replay" => {
-                assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due)
+                assert_eq!(stage.replay(row.id, Replay::Plain).await, Replayed::Due)
             }
             _ => assert!(resolve(&stage, &row, &Resolution::CallAgain).await),
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    CallAnswer, CallResult, ClaimState, Consumers, FetchFor, FetchLimit, HandlerId, Identity, InboxRows, LookBack,
-    NewRow, Resolution, Row, RowKind, Transactions,
+    CallAnswer, CallResult, ClaimState, FetchFor, FetchLimit, HandlerId, Identity, InboxRows, LookBack, NewRow,
+    Resolution, Row, RowKind, Transactions,
 };
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
@@ -66,7 +66,7 @@ pub(super) fn answer() -> CallAnswer {
 
 /// Does what a person has decided who has looked for the key of the row.
 pub(super) async fn resolve<W: World>(stage: &Stage<W>, row: &Row, resolution: &Resolution) -> bool {
-    stage.store.resolve("billing", row.id, Some(row.provider_key.unwrap()), resolution).await.unwrap()
+    stage.resolve(row.id, Some(row.provider_key.unwrap()), resolution).await
 }
 
 /// Whether any statement of ordinary rows or orphaned rows finds a row.

@@ -71,7 +71,7 @@ pub async fn the_first_call_under_a_key_is_known<W: World>(world: W) {
     let dead = CallResult::dead(Reason::TooLarge, String::new());
     assert!(stage.store.record_result(&row, &RowResult::Called(dead.clone())).await.unwrap());
     assert!(!stage.one_dead().await.is_first_call);
-    assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.replay(row.id, Replay::Plain).await, Replayed::Due);
     let row = fetch_row(&stage).await;
     assert!(!row.is_first_call);
     assert_eq!(by_token(&row).await, [false]);

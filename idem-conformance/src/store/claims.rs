@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claimed, Consumers, Identity, Resolution, StoreError, Transactions, TxnHandle};
+use idem_core::store::{ClaimState, Claimed, Identity, StoreError, Transactions, TxnHandle};
 use idem_core::{Fingerprint, Key, Reason};
 
 use super::stage::{Stage, committed, register, settled};
@@ -145,7 +145,7 @@ pub async fn a_claim_that_has_changed_is_not_reopened<W: World>(world: W) {
     }
     stage.row(&stage.id("a"), false, Err(Reason::Committed)).await;
     let id = stage.one_dead().await.id;
-    assert!(stage.store.resolve("billing", id, None, &Resolution::Discard).await.unwrap());
+    assert!(stage.discard(id).await);
     assert!(!reopened(&stage, &txn_handle).await);
     assert!(stage.is_dated("a").await);
 }

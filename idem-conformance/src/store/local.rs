@@ -60,7 +60,7 @@ pub async fn local_messages_are_stored_as_deliveries_are<W: World>(world: W) {
         assert_eq!(shown(&stage.scheduled().await), expected);
         let dead = stage.dead().await;
         assert_eq!(shown(&dead), ["a two", "b three", "sender four"].map(|it| format!("{kind} {it}")));
-        assert!(dead.iter().all(|row| row.reason == Some(Reason::Conflict) && row.error.contains("replay_as")));
+        assert!(dead.iter().all(|row| row.reason == Some(Reason::Conflict) && row.error.contains("--as")));
         assert!(stage.is_dated(&format!("{kind} sender")).await);
         let fetched = stage.fetch(idem_core::store::RowKind::Ordinary).await;
         assert_eq!(fetched.len(), 3);

@@ -1,11 +1,13 @@
 //! The suite for stores: every rule of the protocol that a store can break.
 
+mod bulk;
 mod call_keys;
 mod call_polls;
 mod calling;
 mod calls;
 mod claims;
 mod content;
+mod filters;
 mod guard;
 mod inbox;
 mod local;
@@ -13,10 +15,12 @@ mod many;
 mod many_rows;
 mod natural;
 mod nested;
+mod operations;
 mod operator;
 mod orphans;
 mod outbox;
 mod prune;
+mod questions;
 mod race;
 mod resolutions;
 mod results;
@@ -25,13 +29,16 @@ mod setup;
 mod stage;
 mod start;
 mod transactions;
+mod why;
 mod world;
 
+pub use bulk::*;
 pub use call_keys::*;
 pub use call_polls::*;
 pub use calls::*;
 pub use claims::*;
 pub use content::*;
+pub use filters::*;
 pub use guard::*;
 pub use inbox::*;
 pub use local::*;
@@ -39,10 +46,12 @@ pub use many::*;
 pub use many_rows::*;
 pub use natural::*;
 pub use nested::*;
+pub use operations::*;
 pub use operator::*;
 pub use orphans::*;
 pub use outbox::*;
 pub use prune::*;
+pub use questions::*;
 pub use race::*;
 pub use resolutions::*;
 pub use results::*;
@@ -50,6 +59,7 @@ pub use searches::*;
 pub use setup::*;
 pub use start::*;
 pub use transactions::*;
+pub use why::*;
 pub use world::{End, Features, Setup, World};
 
 /// Generates the suite for a [`World`]: `store_suite!(path::to::World);`
@@ -202,6 +212,54 @@ macro_rules! store_suite {
             discard_of_a_conflict_leaves_the_claim_alone
             discard_of_a_row_without_a_key_leaves_claims_alone
             discard_finds_dead_rows_of_the_consumer_only
+            // operations
+            rows_come_in_the_order_of_their_ids
+            a_replay_of_many_changes_each_once
+            a_replay_leaves_what_needs_force_a_key_or_a_resolution
+            two_operators_replay_each_row_once
+            an_operator_skips_a_row_that_another_one_has
+            new_keys_take_the_key_of_conflicts_alone
+            new_keys_leave_calls
+            two_conflicts_of_one_payload_lose_their_keys_together
+            a_replay_under_another_key_takes_the_first_row
+            a_change_and_its_operation_commit_together
+            discarding_many_dates_only_owned_claims
+            an_operator_stages_dead_letters_again_in_their_order
+            workers_and_operations_are_pruned_by_age
+            // questions
+            a_question_is_answered_in_the_order_of_its_statement
+            a_question_changes_nothing_unless_it_says_so
+            a_question_ends_with_its_patience
+            a_question_waits_for_no_handler
+            // filters, counts and causes
+            ids_respect_each_filter
+            a_text_filter_looks_at_a_window_and_says_so
+            a_window_ends
+            counts_stop_at_the_limit
+            a_count_at_the_limit_is_exact
+            groups_show_each_handler
+            groups_merge_numbers
+            an_error_with_nul_quotes_and_html_survives_json
+            a_replay_of_many_ends_while_its_cause_stands
+            a_message_that_dies_after_the_call_began_is_left_to_the_next
+            a_message_that_has_just_died_is_replayed
+            a_replay_of_many_ends_where_it_is_told_to
+            new_keys_leave_local_messages_and_handlers_that_call
+            each_question_is_answered_where_nothing_is
+            // why
+            why_reads_claim_rows_and_operations
+            why_reads_the_newest_of_many_conflicts
+            why_compares_a_payload
+            why_finds_a_key_in_each_notation
+            a_key_that_nobody_has_is_pointed_out
+            a_claim_from_the_future_is_explained
+            why_says_that_claims_were_pruned
+            why_says_that_a_handler_may_have_no_claims
+            a_handler_is_found_by_each_of_its_names
+            a_forgotten_claim_runs_again
+            a_claim_with_a_row_is_not_forgotten
+            rates_are_those_of_all_workers_by_their_age
+            workers_that_are_gone_hide_none
             // prune
             prune_deletes_old_dated_claims_only
             prune_never_deletes_a_claim_with_a_row

@@ -1,8 +1,7 @@
 //! The operator's calls: list, replay, discard.
 
-use idem_core::store::{
-    ClaimState, Consumers, Filter, Identity, InboxRows, Page, Replay, Replayed, Resolution, RowKind, Transactions,
-};
+use idem_core::operator::{Filter, Operator, Page};
+use idem_core::store::{ClaimState, Identity, InboxRows, Replay, Replayed, Resolution, RowKind, Transactions};
 use idem_core::{Fingerprint, Key, Reason};
 
 use super::stage::{Stage, committed, register};
@@ -20,7 +19,7 @@ pub async fn the_list_is_filtered<W: World>(world: W) {
     stage.row(&Identity { handler: elsewhere, ..stage.id("elsewhere") }, true, Err(Reason::Permanent)).await;
 
     let list = async |filter: Filter| {
-        let rows = stage.store.list("billing", &filter, Page::default()).await.unwrap();
+        let rows = stage.list(&filter).await;
         rows.into_iter().map(|row| row.identity.key.to_string()).collect::<Vec<_>>()
     };
     let all = Filter::default();
@@ -31,7 +30,7 @@ pub async fn the_list_is_filtered<W: World>(world: W) {
     let both = all.clone().handler("order_paid").reason(Reason::Permanent);
     assert_eq!(list(both).await, ["permanent"]);
     assert_eq!(list(all.clone().handler("nobody")).await, [""; 0]);
-    let rows = stage.store.list("shipping", &all, Page::default()).await.unwrap();
+    let rows = Operator::new(&stage.store).consumer("shipping").list(&all, Page::default()).await.unwrap().rows;
     assert_eq!((rows.len(), rows[0].handler.as_str()), (1, "order_paid"));
 }
 
@@ -43,7 +42,7 @@ pub async fn the_list_comes_in_pages_newest_first<W: World>(world: W) {
     }
     let (mut page, mut pages) = (Page::new(3), Vec::new());
     loop {
-        let rows = stage.store.list("billing", &Filter::default(), page).await.unwrap();
+        let rows = Operator::new(&stage.store).consumer("billing").list(&Filter::default(), page).await.unwrap().rows;
         let Some(last) = rows.last() else { break };
         page = page.before(last.id);
         pages.push(rows.iter().map(|row| row.identity.key.to_string()).collect::<Vec<_>>().join(""));
@@ -55,7 +54,7 @@ pub async fn the_list_comes_in_pages_newest_first<W: World>(world: W) {
 pub async fn replay_makes_a_dead_row_due<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let id = stage.dead_letter("a", Reason::Exhausted).await;
-    assert_eq!(stage.store.replay("billing", id, Replay::Plain).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.replay(id, Replay::Plain).await, Replayed::Due);
     assert!(!stage.claim_now(&stage.id("a")).await.is_new());
     let row = stage.one_scheduled().await;
     assert_eq!((row.id, row.reason, row.died_at, row.locked_by, row.crash_count), (id, None, None, None, 0));
@@ -68,12 +67,12 @@ pub async fn replay_makes_a_dead_row_due<W: World>(world: W) {
 pub async fn replay_finds_dead_rows_only<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let id = stage.dead_letter("a", Reason::Exhausted).await;
-    assert_eq!(stage.store.replay("shipping", id, Replay::Forced).await.unwrap(), Replayed::NotFound);
-    assert_eq!(stage.store.replay("billing", id + 1000, Replay::Forced).await.unwrap(), Replayed::NotFound);
-    assert_eq!(stage.store.replay("billing", id, Replay::Plain).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.replay_of("shipping", id, Replay::Forced).await, Replayed::NotFound);
+    assert_eq!(stage.replay(id + 1000, Replay::Forced).await, Replayed::NotFound);
+    assert_eq!(stage.replay(id, Replay::Plain).await, Replayed::Due);
     let fetched = stage.fetch_row(RowKind::Ordinary).await;
     for how in [Replay::Plain, Replay::Forced] {
-        assert_eq!(stage.store.replay("billing", id, how).await.unwrap(), Replayed::NotFound);
+        assert_eq!(stage.replay(id, how).await, Replayed::NotFound);
     }
     assert_eq!(stage.one_scheduled().await.locked_by, fetched.locked_by, "a row that runs is left alone");
 }
@@ -91,9 +90,9 @@ pub async fn replay_of_what_is_too_old_needs_force<W: World>(world: W) {
 async fn needs_force<W: World>(world: W, reason: Reason) {
     let stage = Stage::new(world).await;
     let id = stage.dead_letter("a", reason).await;
-    assert_eq!(stage.store.replay("billing", id, Replay::Plain).await.unwrap(), Replayed::NeedsForce);
+    assert_eq!(stage.replay(id, Replay::Plain).await, Replayed::NeedsForce);
     assert_eq!(stage.one_dead().await.reason, Some(reason));
-    assert_eq!(stage.store.replay("billing", id, Replay::Forced).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.replay(id, Replay::Forced).await, Replayed::Due);
     stage.fetch_row(RowKind::Ordinary).await;
 }
 
@@ -103,7 +102,7 @@ pub async fn replay_of_a_conflict_needs_a_key<W: World>(world: W) {
     stage.process("a").await;
     let id = stage.conflict("a", "another").await;
     for how in [Replay::Plain, Replay::Forced] {
-        assert_eq!(stage.store.replay("billing", id, how).await.unwrap(), Replayed::NeedsKey);
+        assert_eq!(stage.replay(id, how).await, Replayed::NeedsKey);
     }
     assert_eq!(stage.one_dead().await.reason, Some(Reason::Conflict));
     assert!(stage.is_dated("a").await);
@@ -114,7 +113,7 @@ pub async fn a_replayed_crash_runs_as_an_orphan<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (key, reason) in [("a", Reason::Crashed), ("b", Reason::BrokeConnection)] {
         let id = stage.dead_letter(key, reason).await;
-        assert_eq!(stage.store.replay("billing", id, Replay::Plain).await.unwrap(), Replayed::Due);
+        assert_eq!(stage.replay(id, Replay::Plain).await, Replayed::Due);
         let row = stage.one_scheduled().await;
         assert_eq!((row.crash_count, row.locked_by), (0, None));
         assert!(stage.fetch(RowKind::Ordinary).await.is_empty(), "{reason}");
@@ -130,14 +129,14 @@ pub async fn replay_as_moves_a_conflict_to_another_key<W: World>(world: W) {
     stage.process("a").await;
     let id = stage.conflict("a", "another").await;
     let key = Key::of("a-2").unwrap();
-    assert_eq!(stage.store.replay("shipping", id, Replay::As(&key)).await.unwrap(), Replayed::NotFound);
-    assert_eq!(stage.store.replay("billing", id, Replay::As(&key)).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.replay_of("shipping", id, Replay::As(&key)).await, Replayed::NotFound);
+    assert_eq!(stage.replay(id, Replay::As(&key)).await, Replayed::Due);
     let existing_claim = stage.existing_claim("a-2").await.unwrap();
     assert_eq!((existing_claim.fingerprint, existing_claim.age), (Fingerprint::of(b"another"), None));
     assert_eq!(stage.existing_claim("a").await.unwrap().fingerprint, Fingerprint::of(b"a"));
     assert!(stage.is_dated("a").await);
 
-    assert_eq!(stage.store.replay("billing", id, Replay::As(&key)).await.unwrap(), Replayed::NotFound);
+    assert_eq!(stage.replay(id, Replay::As(&key)).await, Replayed::NotFound);
     let row = stage.fetch_row(RowKind::Ordinary).await;
     assert_eq!((row.id, row.reason, row.identity.clone()), (id, None, stage.message("a-2", "another")));
     committed(stage.commit(stage.started(&row).await).await);
@@ -153,7 +152,7 @@ pub async fn replay_as_is_refused_if_the_key_is_taken<W: World>(world: W) {
     let id = stage.conflict("a", "another").await;
     for used in ["a", "b", "c"] {
         let key = Key::of(used).unwrap();
-        assert_eq!(stage.store.replay("billing", id, Replay::As(&key)).await.unwrap(), Replayed::KeyTaken);
+        assert_eq!(stage.replay(id, Replay::As(&key)).await, Replayed::KeyTaken);
     }
     assert_eq!(stage.one_dead().await.identity, stage.message("a", "another"));
     assert_eq!(stage.scheduled().await.len(), 1);
@@ -164,14 +163,14 @@ pub async fn discard_dates_the_claim_that_the_row_owned<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let id = stage.dead_letter("a", Reason::Exhausted).await;
     stage.dead_letter("b", Reason::Exhausted).await;
-    assert!(stage.store.resolve("billing", id, None, &Resolution::Discard).await.unwrap());
+    assert!(stage.discard(id).await);
     assert!(stage.is_dated("a").await);
     assert!(stage.is_waiting("b").await);
     assert_eq!(stage.one_dead().await.identity, stage.id("b"));
     // The second discard dates nothing, even if the claim is waiting again.
     let claims = stage.world.own("processed_messages");
     stage.world.run(&format!("UPDATE {claims} SET processed_at = NULL")).await;
-    assert!(!stage.store.resolve("billing", id, None, &Resolution::Discard).await.unwrap());
+    assert!(!stage.discard(id).await);
     assert!(stage.is_waiting("a").await);
 }
 
@@ -180,7 +179,7 @@ pub async fn discard_of_a_conflict_leaves_the_claim_alone<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     let id = stage.conflict("a", "another").await;
-    assert!(stage.store.resolve("billing", id, None, &Resolution::Discard).await.unwrap());
+    assert!(stage.discard(id).await);
     assert!(stage.dead().await.is_empty());
     assert!(stage.is_waiting("a").await);
     assert_eq!(stage.one_scheduled().await.identity, stage.id("a"));
@@ -197,11 +196,11 @@ pub async fn discard_of_a_row_without_a_key_leaves_claims_alone<W: World>(world:
     let dead = stage.dead().await;
     assert_eq!(dead.iter().map(|row| row.deliveries).collect::<Vec<_>>(), [1, 2], "known by the payload's hash");
     assert!(dead.iter().all(|row| row.identity.key.as_bytes().is_empty()));
-    assert!(stage.store.resolve("billing", dead[0].id, None, &Resolution::Discard).await.unwrap());
+    assert!(stage.discard(dead[0].id).await);
     assert_eq!(stage.dead().await.len(), 1);
     assert!(stage.is_waiting("a").await);
     // A replayed row can be fetched and removed.
-    assert_eq!(stage.store.replay("billing", dead[1].id, Replay::Plain).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.replay(dead[1].id, Replay::Plain).await, Replayed::Due);
     let rows = stage.fetch(RowKind::Ordinary).await;
     let row = rows.iter().find(|row| row.id == dead[1].id).unwrap();
     let mut txn = stage.begin().await;
@@ -214,11 +213,11 @@ pub async fn discard_finds_dead_rows_of_the_consumer_only<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     let scheduled = stage.one_scheduled().await.id;
-    assert!(!stage.store.resolve("billing", scheduled, None, &Resolution::Discard).await.unwrap());
+    assert!(!stage.discard(scheduled).await);
     let fetched = stage.fetch(RowKind::Ordinary).await;
-    assert!(!stage.store.resolve("billing", fetched[0].id, None, &Resolution::Discard).await.unwrap());
+    assert!(!stage.discard(fetched[0].id).await);
     let dead = stage.dead_letter("b", Reason::Permanent).await;
-    assert!(!stage.store.resolve("shipping", dead, None, &Resolution::Discard).await.unwrap());
+    assert!(!stage.resolve_of("shipping", dead, None, &Resolution::Discard).await);
     assert!(stage.is_waiting("a").await && stage.is_waiting("b").await);
     assert_eq!((stage.scheduled().await.len(), stage.dead().await.len()), (1, 1));
 

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use idem_core::Reason;
 use idem_core::store::{
-    CRASHED_AT_ONCE, ClaimState, Consumers, InboxRows, MAX_STARTS, Replay, Replayed, Row, RowKind, RowResult,
-    Transactions,
+    CRASHED_AT_ONCE, ClaimState, InboxRows, MAX_STARTS, Replay, Replayed, Row, RowKind, RowResult, Transactions,
 };
 
 use super::stage::{LEASE, Stage, committed};
@@ -160,7 +159,7 @@ pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
     stage.rows_earlier(LEASE * 10).await;
     assert_eq!(dead_letter().await.len(), 0, "only four starts are a crash");
 
-    assert_eq!(stage.store.replay("billing", dead.id, Replay::Plain).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.replay(dead.id, Replay::Plain).await, Replayed::Due);
     assert!(stage.fetch(RowKind::Ordinary).await.is_empty(), "a replayed row runs as an orphaned row");
     let row = stage.fetch_row(RowKind::Orphan).await;
     assert_eq!((row.id, row.crash_count), (dead.id, 1), "its starts are counted anew");

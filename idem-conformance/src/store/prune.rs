@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::Reason;
-use idem_core::store::{ClaimState, Claimed, Consumers, HandlerId, Identity, Resolution, Transactions};
+use idem_core::store::{ClaimState, Claimed, Consumers, HandlerId, Identity, Transactions};
 
 use super::stage::{Stage, committed, register};
 use super::world::{Setup, World};
@@ -199,7 +199,7 @@ pub async fn prune_never_deletes_a_claim_with_a_row<W: World>(world: W) {
     let id = stage.conflict("a", "another").await;
     stage.claims_earlier(RETENTION * 2).await;
     assert_eq!(stage.store.prune().await.unwrap(), 0);
-    assert!(stage.store.resolve("billing", id, None, &Resolution::Discard).await.unwrap());
+    assert!(stage.discard(id).await);
     assert_eq!(stage.store.prune().await.unwrap(), 1);
 }
 

@@ -2,8 +2,7 @@
 
 use idem_core::Reason;
 use idem_core::store::{
-    CallResult, Consumers, InboxRows, Remedies, Replay, Replayed, Resolution, RowKind, RowResult, Transactions,
-    next_provider_key,
+    CallResult, InboxRows, Remedies, Replay, Replayed, Resolution, RowKind, RowResult, Transactions, next_provider_key,
 };
 use uuid::Uuid;
 
@@ -21,16 +20,10 @@ pub async fn an_unresolved_call_is_only_resolved<W: World>(world: W) {
     assert_eq!((dead.reason, dead.error.as_str(), dead.attempts), (Some(Reason::Unresolved), "nobody knows", 0));
     assert_eq!((dead.provider_key, dead.called_at), (row.provider_key, row.called_at));
     for how in [Replay::Plain, Replay::Forced] {
-        assert_eq!(stage.store.replay("billing", row.id, how).await.unwrap(), Replayed::Unresolved);
+        assert_eq!(stage.replay(row.id, how).await, Replayed::Unresolved);
     }
-    assert!(!stage.store.resolve("billing", row.id, None, &Resolution::Discard).await.unwrap());
-    assert!(
-        !stage
-            .store
-            .resolve("shipping", row.id, Some(row.provider_key.unwrap()), &Resolution::CallAgain)
-            .await
-            .unwrap()
-    );
+    assert!(!stage.discard(row.id).await);
+    assert!(!stage.resolve_of("shipping", row.id, Some(row.provider_key.unwrap()), &Resolution::CallAgain).await);
     assert_eq!((stage.dead().await.len(), fetch(&stage).await.len()), (1, 0));
 
     assert!(resolve(&stage, &row, &Resolution::CallAgain).await);
@@ -82,9 +75,9 @@ pub async fn an_unresolved_call_is_discarded<W: World>(world: W) {
     // Other dead letters are not a matter of calls.
     let other = stage.dead_letter("b", Reason::Exhausted).await;
     for resolution in [Resolution::CallAgain, Resolution::Answer(answer()), Resolution::Discard] {
-        assert!(!stage.store.resolve("billing", other, Some(Uuid::nil()), &resolution).await.unwrap());
+        assert!(!stage.resolve(other, Some(Uuid::nil()), &resolution).await);
     }
-    assert!(stage.store.resolve("billing", other, None, &Resolution::Discard).await.unwrap());
+    assert!(stage.discard(other).await);
 }
 
 /// Without its row, nobody would find what it has paid. An operator who knows resolves it.
@@ -95,15 +88,15 @@ pub async fn a_dead_letter_that_may_have_called_is_not_discarded<W: World>(world
         assert!(
             stage.store.record_result(&row, &RowResult::Called(CallResult::dead(reason, String::new()))).await.unwrap()
         );
-        assert!(!stage.store.resolve("billing", row.id, None, &Resolution::Discard).await.unwrap(), "{reason}");
-        assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due);
+        assert!(!stage.discard(row.id).await, "{reason}");
+        assert_eq!(stage.replay(row.id, Replay::Plain).await, Replayed::Due);
         row = fetch_row(&stage).await;
     }
     assert!(stage.store.record_result(&row, &RowResult::Called(CallResult::answered(answer()))).await.unwrap());
     let row = stage.fetch_row(RowKind::Ordinary).await;
     let result = RowResult::Failed { next: Err(Reason::Exhausted), error: String::new() };
     assert!(stage.store.record_result(&row, &result).await.unwrap());
-    assert!(!stage.store.resolve("billing", row.id, None, &Resolution::Discard).await.unwrap(), "it has an answer");
+    assert!(!stage.discard(row.id).await, "it has an answer");
     assert!(resolve(&stage, &row, &Resolution::Discard).await);
     assert!(stage.dead().await.is_empty() && stage.is_dated("a").await);
     // One whose call certainly had no effect is like any other.
@@ -111,7 +104,7 @@ pub async fn a_dead_letter_that_may_have_called_is_not_discarded<W: World>(world
     let unused = CallResult { is_unused: true, ..failed(Err(Reason::Exhausted)) };
     let row = fetch_row(&stage).await;
     assert!(stage.store.record_result(&row, &RowResult::Called(unused.clone())).await.unwrap());
-    assert!(stage.store.resolve("billing", row.id, None, &Resolution::Discard).await.unwrap());
+    assert!(stage.discard(row.id).await);
 }
 
 /// Otherwise another worker could ask the provider, and call again, while the request is still on its way.
@@ -122,7 +115,7 @@ pub async fn a_replay_of_a_call_in_doubt_waits_for_its_lease<W: World>(world: W)
     for again in [false, true] {
         assert!(stage.store.record_result(&row, &RowResult::Called(gives_up.clone())).await.unwrap());
         match again {
-            false => assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due),
+            false => assert_eq!(stage.replay(row.id, Replay::Plain).await, Replayed::Due),
             true => assert!(resolve(&stage, &row, &Resolution::CallAgain).await),
         }
         assert!(fetch(&stage).await.is_empty(), "its request may be on its way");
@@ -132,7 +125,7 @@ pub async fn a_replay_of_a_call_in_doubt_waits_for_its_lease<W: World>(world: W)
     }
     // One whose call goes on is turned into a dead letter by an operator's statement.
     stage.world.run(&Remedies::of(&stage.store, "billing", "order_paid", "").dead_letter).await;
-    assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.replay(row.id, Replay::Plain).await, Replayed::Due);
     assert!(fetch(&stage).await.is_empty() && Some(stage.one_scheduled().await.run_at) == row.locked_until);
     // An answer ends the doubt.
     stage.world.run(&Remedies::of(&stage.store, "billing", "order_paid", "").dead_letter).await;
@@ -145,7 +138,7 @@ pub async fn a_replayed_call_keeps_its_key_and_its_answer<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = fetched(&stage).await;
     assert!(stage.store.record_result(&row, &RowResult::Called(failed(Err(Reason::Exhausted)))).await.unwrap());
-    assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.replay(row.id, Replay::Plain).await, Replayed::Due);
     assert!(stage.fetch(RowKind::Ordinary).await.is_empty() && stage.fetch(RowKind::Orphan).await.is_empty());
     let again = fetch_row(&stage).await;
     assert_eq!((again.provider_key, again.called_at, again.attempts), (row.provider_key, row.called_at, 0));
@@ -156,7 +149,7 @@ pub async fn a_replayed_call_keeps_its_key_and_its_answer<W: World>(world: W) {
             .await
             .unwrap()
     );
-    assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.replay(row.id, Replay::Plain).await, Replayed::Due);
     assert!(!is_seen(&stage).await, "a crash in a call makes no orphaned row");
     let again = fetch_row(&stage).await;
     assert!(stage.store.record_result(&again, &RowResult::Called(CallResult::answered(answer()))).await.unwrap());
@@ -164,7 +157,7 @@ pub async fn a_replayed_call_keeps_its_key_and_its_answer<W: World>(world: W) {
     let result = RowResult::Failed { next: Err(Reason::Exhausted), error: String::new() };
     assert!(stage.store.record_result(&ordinary, &result).await.unwrap());
     assert!(!resolve(&stage, &row, &Resolution::CallAgain).await, "it has an answer");
-    assert_eq!(stage.store.replay("billing", row.id, Replay::Plain).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.replay(row.id, Replay::Plain).await, Replayed::Due);
     assert!(fetch(&stage).await.is_empty());
     assert_eq!(stage.fetch_row(RowKind::Ordinary).await.answer, Some(answer()));
 }

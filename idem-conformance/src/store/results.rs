@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::Reason;
-use idem_core::store::{Consumers, InboxRows, MAX_LOST_CONNECTIONS, Replay, Replayed, Row, RowKind, RowResult};
+use idem_core::store::{InboxRows, MAX_LOST_CONNECTIONS, Replay, Replayed, Row, RowKind, RowResult};
 
 use super::stage::{LEASE, Stage};
 use super::world::World;
@@ -128,7 +128,7 @@ pub async fn ten_breaks_are_dead<W: World>(world: W) {
     assert!(dead.died_at.unwrap() >= dead.created_at);
     assert!(stage.is_waiting("a").await);
 
-    assert_eq!(stage.store.replay("billing", dead.id, Replay::Plain).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.replay(dead.id, Replay::Plain).await, Replayed::Due);
     let row = stage.fetch_row(RowKind::Orphan).await;
     assert!(stage.store.record_result(&row, &broke()).await.unwrap());
     assert_eq!(stage.one_scheduled().await.id, dead.id, "a replayed row may lose connections again");

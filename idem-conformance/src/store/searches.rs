@@ -1,7 +1,10 @@
 //! The operator's searches: by id, by key, for many rows, and for a consumer that nobody has.
 
-use idem_core::store::{Consumers, Filter, Page, Replay, ReplayedAll};
-use idem_core::{Error, Inbox, Key, Reason};
+use std::ops::ControlFlow;
+
+use idem_core::operator::{Bulk, Done, Filter, Operator};
+use idem_core::store::Replay;
+use idem_core::{Error, Key, Reason};
 use uuid::Uuid;
 
 use super::stage::Stage;
@@ -22,7 +25,7 @@ pub async fn a_row_is_found_by_the_text_of_its_key<W: World>(world: W) {
     }
     let list = async |key: String| {
         let filter = Filter::new().key(key);
-        let rows = stage.store.list("billing", &filter, Page::default()).await.unwrap();
+        let rows = stage.list(&filter).await;
         rows.into_iter().map(|row| row.identity.key).collect::<Vec<_>>()
     };
     for (key, text) in keys {
@@ -37,15 +40,15 @@ pub async fn a_row_is_found_by_its_id<W: World>(world: W) {
     stage.schedule("scheduled").await;
     let scheduled = stage.one_scheduled().await.id;
     let dead = stage.dead_letter("dead", Reason::Permanent).await;
-    let inbox = Inbox::new(&stage.store, "billing");
+    let operator = Operator::new(&stage.store).consumer("billing");
     for (id, reason) in [(scheduled, None), (dead, Some(Reason::Permanent))] {
-        let row = inbox.get(id).await.unwrap().unwrap();
+        let row = operator.show(id).await.unwrap().unwrap().row;
         assert_eq!((row.id, row.reason), (id, reason));
     }
     for id in [dead + 1000, i64::MAX, 0, -1] {
-        assert!(inbox.get(id).await.unwrap().is_none(), "{id}");
+        assert!(operator.show(id).await.unwrap().is_none(), "{id}");
     }
-    assert!(Inbox::new(&stage.store, "shipping").get(dead).await.unwrap().is_none());
+    assert!(Operator::new(&stage.store).consumer("shipping").show(dead).await.unwrap().is_none());
 }
 
 /// All that match and can be replayed, on more pages than one; the others stay as they are.
@@ -57,14 +60,15 @@ pub async fn a_replay_of_many_leaves_what_needs_a_decision<W: World>(world: W) {
     stage.dead_letter("permanent", Reason::Permanent).await;
     stage.dead_letter("committed", Reason::Committed).await;
     stage.conflict("permanent", "another").await;
-    let inbox = Inbox::new(&stage.store, "billing");
+    let operator = Operator::new(&stage.store).consumer("billing");
     let exhausted = Filter::new().reason(Reason::Exhausted);
-    assert_eq!(inbox.replay_all(&exhausted).await.unwrap().due, 23);
+    let go_on = |_: &Done| ControlFlow::Continue(());
+    assert_eq!(operator.replay_all(&exhausted, Bulk::default(), go_on).await.unwrap().due, 23);
     assert_eq!((stage.scheduled().await.len(), stage.dead().await.len()), (23, 3));
-    let ReplayedAll { due, needs_force, needs_key, .. } = inbox.replay_all(&Filter::default()).await.unwrap();
-    assert_eq!((due, needs_force, needs_key), (1, 1, 1));
+    let done = operator.replay_all(&Filter::default(), Bulk::default(), go_on).await.unwrap();
+    assert_eq!((done.due, done.needs_force, done.needs_key), (1, 1, 1));
     assert_eq!((stage.scheduled().await.len(), stage.dead().await.len()), (24, 2));
-    let refused = inbox.replay_all(&Filter::new().scheduled()).await.unwrap_err();
+    let refused = operator.replay_all(&Filter::new().scheduled(), Bulk::default(), go_on).await.unwrap_err();
     assert!(matches!(refused, Error::Config(_)), "{refused}");
 }
 
@@ -74,14 +78,14 @@ pub async fn a_replayed_row_has_fresh_attempts<W: World>(world: W) {
     let id = stage.dead_letter("a", Reason::Exhausted).await;
     let inbox = stage.world.own("inbox_messages");
     stage.world.run(&format!("UPDATE {inbox} SET attempts = 5")).await;
-    stage.store.replay("billing", id, Replay::Plain).await.unwrap();
+    stage.replay(id, Replay::Plain).await;
     assert_eq!(stage.one_scheduled().await.attempts, 0);
 }
 
 /// A misspelled name is an error with the names that there are, and no empty list.
 pub async fn an_unknown_consumer_is_an_error<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    Inbox::open(&stage.store, "billing").await.unwrap();
-    let refused = Inbox::open(&stage.store, "biling").await.map(drop).unwrap_err().to_string();
-    assert!(refused.contains("\"biling\"") && refused.contains("[\"billing\"]"), "{refused}");
+    Operator::of(&stage.store, "billing").await.unwrap();
+    let refused = Operator::of(&stage.store, "biling").await.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("\"biling\"") && refused.contains("Nearest: billing"), "{refused}");
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use idem_core::Reason;
-use idem_core::store::{Consumers, Filter, HandlerMark, Identity, OutboxRows, Page, Remedies, Transactions};
+use idem_core::operator::Filter;
+use idem_core::store::{Consumers, HandlerMark, Identity, OutboxRows, Remedies, Transactions};
 
 use super::stage::{Stage, register};
 use super::world::{Setup, World};
@@ -86,7 +87,7 @@ pub async fn the_names_of_a_handler_have_one_number<W: World>(world: W) {
     assert_eq!((known.name.as_str(), names), ("settled", vec!["never there".to_owned(), "order_paid".to_owned()]));
     assert!(known.has_rows && known.has_claims);
     let filter = Filter::new().scheduled().handler("order_paid");
-    assert_eq!(stage.store.list("billing", &filter, Page::default()).await.unwrap().len(), 1);
+    assert_eq!(stage.list(&filter).await.len(), 1);
 
     // A release without the former name has registered the new one, and processed nothing.
     let unused = number("charged").await;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use idem_core::operator::{Filter, Operator, Page};
 use idem_core::store::{
-    ClaimState, Claimed, CommitResult, Consumers, ExistingClaim, FetchFor, FetchLimit, Filter, HandlerId, Identity,
-    InboxRows, NewRow, Page, Row, RowKind, Transactions, TxnHandle,
+    By, ClaimState, Claimed, CommitResult, Consumers, ExistingClaim, FetchFor, FetchLimit, HandlerId, Identity,
+    InboxRows, NewRow, Of, Replay, Replayed, Resolution, Row, RowKind, Transactions, TxnHandle,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, Store};
 use uuid::Uuid;
@@ -154,16 +155,16 @@ impl<W: World> Stage<W> {
     }
 
     pub(super) async fn scheduled(&self) -> Vec<Row> {
-        self.list(true).await
+        self.list(&Filter::new().scheduled()).await
     }
 
     pub(super) async fn dead(&self) -> Vec<Row> {
-        self.list(false).await
+        self.list(&Filter::new()).await
     }
 
-    async fn list(&self, scheduled: bool) -> Vec<Row> {
-        let filter = if scheduled { Filter::new().scheduled() } else { Filter::new() };
-        self.store.list("billing", &filter, Page::default()).await.unwrap()
+    /// The rows that match, as an operator lists them.
+    pub(super) async fn list(&self, filter: &Filter) -> Vec<Row> {
+        Operator::new(&self.store).consumer("billing").list(filter, Page::default()).await.unwrap().rows
     }
 
     /// The only scheduled row.
@@ -232,6 +233,44 @@ impl<W: World> Stage<W> {
         let mut rows = [self.fetch(RowKind::Orphan).await, self.fetch(RowKind::Alone).await].concat();
         assert_eq!(rows.len(), 1, "fetched orphaned rows: {rows:?}");
         rows.remove(0)
+    }
+
+    // ===== what an operator does =====
+
+    /// Replays one row.
+    pub(super) async fn replay(&self, id: i64, how: Replay<'_>) -> Replayed {
+        self.replay_of("billing", id, how).await
+    }
+
+    /// The same for an operator of this consumer.
+    pub(super) async fn replay_of(&self, consumer: &str, id: i64, how: Replay<'_>) -> Replayed {
+        let replayed = self.store.replay(Of::consumer(consumer, &[id]), how, &By::new("anna")).await.unwrap();
+        assert_eq!((replayed.len(), replayed[0].0), (1, id));
+        replayed[0].1
+    }
+
+    /// Discards one row. Returns whether there was one.
+    pub(super) async fn discard(&self, id: i64) -> bool {
+        self.resolve(id, None, &Resolution::Discard).await
+    }
+
+    /// Resolves one row. Returns whether it was changed.
+    pub(super) async fn resolve(&self, id: i64, provider_key: Option<Uuid>, how: &Resolution) -> bool {
+        self.resolve_of("billing", id, provider_key, how).await
+    }
+
+    /// The same for an operator of this consumer.
+    pub(super) async fn resolve_of(
+        &self,
+        consumer: &str,
+        id: i64,
+        provider_key: Option<Uuid>,
+        how: &Resolution,
+    ) -> bool {
+        let (ids, by) = ([id], By::new("anna"));
+        let done = self.store.resolve(Of::consumer(consumer, &ids), provider_key, how, &by).await.unwrap();
+        assert!(done.is_empty() || done == ids, "{done:?}");
+        !done.is_empty()
     }
 
     // ===== time =====

@@ -43,7 +43,7 @@ pub trait World: Sized + Send + Sync + 'static {
     fn store(&self, setup: Setup) -> impl Future<Output = Result<Self::Store, Error>> + Send;
 
     /// The full name of one of idem's tables: `handlers`, `processed_messages`, `inbox_messages`,
-    /// `call_namespaces`.
+    /// `call_namespaces`, `operations`, `workers`.
     fn own(&self, table: &str) -> String;
 
     /// The full name of a table of the suite.

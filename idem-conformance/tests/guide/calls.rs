@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use idem_conformance::store::{Setup, World};
+use idem_core::operator::{Filter, Operator, Page};
 use idem_core::store::{
-    CallAnswer, CallResult, ClaimState, Consumers, FetchFor, FetchLimit, Filter, HandlerId, Identity, InboxRows,
-    NewRow, Page, Row, RowKind, RowResult, Transactions,
+    CallAnswer, CallResult, ClaimState, Consumers, FetchFor, FetchLimit, HandlerId, Identity, InboxRows, NewRow, Row,
+    RowKind, RowResult, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, Key, Reason};
 use uuid::Uuid;
@@ -72,7 +73,8 @@ impl<W: World> Shop<W> {
 
     /// The dead rows; each can be resolved.
     async fn dead(&self) -> Vec<String> {
-        let rows = self.store.list("shop", &Filter::new(), Page::default()).await.unwrap();
+        let rows =
+            Operator::new(&self.store).consumer("shop").list(&Filter::new(), Page::default()).await.unwrap().rows;
         let dead = |row: &Row| {
             assert_eq!(row.reason, Some(Reason::Unresolved));
             assert!(row.provider_key.is_some(), "it has no key by which it is resolved");

@@ -174,8 +174,11 @@ CREATE INDEX inbox_messages_orphan ON inbox_messages (handler_id, coalesce(locke
 -- Finds the rows whose calls are due.
 CREATE INDEX inbox_messages_calls ON inbox_messages (handler_id, coalesce(locked_until, run_at)) WHERE state = 'calling';
 
--- Lists the dead letters without reading the scheduled rows.
-CREATE INDEX inbox_messages_dead ON inbox_messages (id) WHERE state = 'dead';
+-- Lists and counts the dead letters of a handler without reading the scheduled rows, or those of other handlers.
+CREATE INDEX inbox_messages_dead ON inbox_messages (handler_id, id) WHERE state = 'dead';
+
+-- Counts the dead letters of which nobody knows whether their call had an effect. Nearly always empty.
+CREATE INDEX inbox_messages_unresolved ON inbox_messages (handler_id, id) WHERE reason = 'unresolved';
 
 -- A random value for each handler that makes an external call, which the first worker in which it makes one inserts. The first
 -- key of a message from a stream is a hash of this value and of the position of the message, so a message that comes again
@@ -243,6 +246,51 @@ CREATE TABLE outbox_dead (
     payload     bytea    NOT NULL,
     error       text     NOT NULL
 );
+
+-- What operators have done: one row for each message, written by the statement that changes the message. Deleted after 90 days.
+CREATE TABLE operations (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at         timestamptz NOT NULL DEFAULT now(),
+    -- The same in all rows of one command.
+    command    uuid   NOT NULL,
+    -- `replayed`, `replayed by force`, `replayed under another key`, `replayed for new keys`, `discarded`, `answered`,
+    -- `called again`, `staged again`, `forgotten`.
+    action     text   NOT NULL,
+    -- Who has done it, as the command or the page said, and the role that the database knows.
+    actor      text   NOT NULL,
+    role       text   NOT NULL DEFAULT session_user,
+    -- The handler, or the outbox, and the row. A message that was forgotten has none.
+    handler_id int,
+    outbox_id  int,
+    row_id     bigint,
+    -- The key, the reason, the attempts and the error that the row had before.
+    key        bytea  NOT NULL,
+    reason     text,
+    attempts   int,
+    error      text
+);
+
+-- Finds what was done to a message.
+CREATE INDEX operations_key ON operations (handler_id, key);
+
+-- The workers and relays of each process, for people: no message depends on it. A process writes all its rows every ten seconds,
+-- in one statement.
+CREATE TABLE workers (
+    -- Random for each process and store.
+    instance   uuid   NOT NULL,
+    kind       text   NOT NULL CHECK (kind IN ('worker', 'relay')),
+    -- The consumer, or the outbox.
+    name       text   NOT NULL,
+    host       text   NOT NULL,
+    pid        int    NOT NULL,
+    -- That of the program.
+    version    text   NOT NULL,
+    started_at timestamptz NOT NULL,
+    seen_at    timestamptz NOT NULL DEFAULT now(),
+    -- What it has processed in each of the last sixty minutes, the current one first, and what holds it up.
+    report     json   NOT NULL,
+    PRIMARY KEY (instance, kind, name)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 -- Three tables constantly gain and lose rows. By default, autovacuum waits until a fifth of a table is dead, which is
 -- days of claims (PostgreSQL manual, 20.10).

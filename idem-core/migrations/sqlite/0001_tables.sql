@@ -123,8 +123,11 @@ CREATE INDEX "idem_inbox_messages_calls" ON "idem_inbox_messages" (handler_id, c
 -- Finds the rows taken by a take whose response was lost.
 CREATE INDEX "idem_inbox_messages_locked" ON "idem_inbox_messages" (locked_by) WHERE locked_by IS NOT NULL;
 
--- Lists and counts the dead letters without reading the scheduled rows.
-CREATE INDEX "idem_inbox_messages_dead" ON "idem_inbox_messages" (id, handler_id) WHERE state = 'dead';
+-- Lists and counts the dead letters of a handler without reading the scheduled rows, or those of other handlers.
+CREATE INDEX "idem_inbox_messages_dead" ON "idem_inbox_messages" (handler_id, id) WHERE state = 'dead';
+
+-- Counts the dead letters of which nobody knows whether their call had an effect. Nearly always empty.
+CREATE INDEX "idem_inbox_messages_unresolved" ON "idem_inbox_messages" (handler_id, id) WHERE reason = 'unresolved';
 
 -- A random value for each handler that makes an external call, which the first worker in which it makes one inserts. The first
 -- key of a message from a stream is a hash of this value and of the position of the message, so a message that comes again
@@ -208,6 +211,51 @@ CREATE TABLE "idem_outbox_dead" (
     envelope    BLOB    NOT NULL,
     payload     BLOB    NOT NULL
 ) STRICT;
+
+-- What operators have done: one row for each message, written in the transaction that changes the message. Deleted after 90 days.
+CREATE TABLE "idem_operations" (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    at         INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)),
+    -- The same in all rows of one command.
+    command    BLOB    NOT NULL,
+    -- `replayed`, `replayed by force`, `replayed under another key`, `replayed for new keys`, `discarded`, `answered`,
+    -- `called again`, `staged again`, `forgotten`.
+    action     TEXT    NOT NULL,
+    -- Who has done it, as the command or the page said. SQLite knows no roles.
+    actor      TEXT    NOT NULL,
+    role       TEXT    NOT NULL DEFAULT '',
+    -- The handler, or the outbox, and the row. A message that was forgotten has none.
+    handler_id INTEGER,
+    outbox_id  INTEGER,
+    row_id     INTEGER,
+    -- The key, the reason, the attempts and the error that the row had before.
+    key        BLOB    NOT NULL,
+    reason     TEXT,
+    attempts   INTEGER,
+    error      TEXT
+) STRICT;
+
+-- Finds what was done to a message.
+CREATE INDEX "idem_operations_key" ON "idem_operations" (handler_id, key);
+
+-- The workers and relays of each process, for people: no message depends on it. A process writes all its rows every ten seconds,
+-- in one statement.
+CREATE TABLE "idem_workers" (
+    -- Random for each process and store.
+    instance   BLOB    NOT NULL,
+    kind       TEXT    NOT NULL CHECK (kind IN ('worker', 'relay')),
+    -- The consumer, or the outbox.
+    name       TEXT    NOT NULL,
+    host       TEXT    NOT NULL,
+    pid        INTEGER NOT NULL,
+    -- That of the program.
+    version    TEXT    NOT NULL,
+    started_at INTEGER NOT NULL,
+    seen_at    INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)),
+    -- What it has processed in each of the last sixty minutes, the current one first, and what holds it up, as JSON.
+    report     TEXT    NOT NULL,
+    PRIMARY KEY (instance, kind, name)
+) STRICT, WITHOUT ROWID;
 
 -- ===== for people =====
 --

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::external::{CallLimits, Doubt};
-use crate::inbox::read_row;
 use crate::routes::Route;
 use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline};
@@ -25,12 +24,13 @@ impl<S: Store> Pipeline<S> {
             (Err(Ended::Lost), CallResult { answer: Some(answer), .. }) => self.find_answer(row, &answer).await,
             (Err(_), CallResult { answer: Some(_), .. }) => tracing::warn!(
                 id = row.id,
+                show = %self.store.facts().show_row(Some(row.id)),
                 "the answer of a call was not kept, because the database refuses it or the worker stops, so that the call stays in \
                  doubt: it is repeated or asked about"
             ),
             (Ok(()), CallResult { error: Some(error), next, is_attempt, is_question, .. }) => {
                 let attempts = failed(row, is_question) + u32::from(is_attempt);
-                return Some(Failure { attempts, ..Failure::new(next, error) }.logged(row.id));
+                return Some(Failure { attempts, ..Failure::new(next, error) }.logged(self.store.facts(), row.id));
             }
             // Snoozed, or not written: its lease ends.
             _ => self.calls_due.notify_one(),
@@ -56,13 +56,15 @@ impl<S: Store> Pipeline<S> {
     /// was made meanwhile, there may be a second effect, for which nobody would look.
     async fn find_answer(&self, row: &Row, answer: &CallAnswer) {
         let (id, provider_key) = (row.id, row.provider_key.unwrap_or_default());
-        let read = || read_row(&self.store, &self.consumer, row.id);
-        let found = self.outage.retry_until_answered(&self.stop, read).await.flatten();
-        match found.map(|found| (found.provider_key, found.answer)) {
+        let ids = [id];
+        let read = || self.store.rows(&ids);
+        let found = self.outage.retry_until_answered(&self.stop, read).await;
+        match found.and_then(|mut rows| rows.pop()).map(|found| (found.provider_key, found.answer)) {
             Some((Some(next), _)) if next != provider_key => tracing::error!(
                 id,
                 %provider_key,
                 %next,
+                show = %self.store.facts().show_row(Some(id)),
                 "a call has returned under a key that an operator has replaced meanwhile: look at the provider for both keys, \
                  since there may be two effects"
             ),
@@ -70,6 +72,7 @@ impl<S: Store> Pipeline<S> {
             _ => tracing::warn!(
                 id,
                 %provider_key,
+                show = %self.store.facts().show_row(Some(id)),
                 "the answer of a call was not confirmed, because its message was completed meanwhile, or another worker or an \
                  operator has it: if another call was made, because this one was not to be found, there may be two effects"
             ),
@@ -136,6 +139,6 @@ pub(super) fn unresolved(limits: &CallLimits, row: &Row, why: &str) -> String {
     };
     format!(
         "whether the call `{name}` had an effect is unknown: {why}. Look at the provider for {looked_for}. Then tell the \
-         result by `Inbox::resolve`, with the key {key}"
+         result by `idem calls resolve`, with the key {key}"
     )
 }

@@ -181,7 +181,7 @@ impl CallError {
     }
 
     /// No further call under this key can succeed, for example because the provider has stored an error for it. The
-    /// message is a dead letter, `permanent`. After a search at the provider, [`Inbox::resolve`](crate::Inbox::resolve)
+    /// message is a dead letter, `permanent`. After a search at the provider, [`Operator::resolve`](crate::operator::Operator::resolve)
     /// gives it an answer or another key.
     pub fn permanent(error: impl Into<BoxError>) -> Self {
         Self { doubt: Doubt::Permanent, error: error.into() }

@@ -1,4 +1,4 @@
-//! The inbox: rows that run from the database, and the operator's handling of dead letters.
+//! The inbox: rows that run from the database.
 //!
 //! | file | contents |
 //! |---|---|
@@ -8,9 +8,7 @@
 //! | `record` | records and reports what has become of a row |
 //! | `orphans` | waits until other work has ended, and then fetches orphaned rows and runs them |
 //! | `parked` | rows that wait here: for their codec, or for the record of their failure; the memory of rows |
-//! | `operator` | list, replay, discard |
 
-mod operator;
 mod orphans;
 mod parked;
 mod poll_window;
@@ -18,8 +16,6 @@ mod record;
 mod rows;
 mod runner;
 
-pub use operator::Inbox;
-pub(crate) use operator::read_row;
 pub(crate) use parked::ParkedRows;
 pub(crate) use poll_window::PollWindow;
 pub(crate) use runner::{free, run};

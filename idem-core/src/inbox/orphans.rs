@@ -38,6 +38,7 @@ impl<S: Store> Runner<S> {
                 tracing::warn!(
                     id = row.id,
                     starts = row.crash_count,
+                    show = %self.pipeline.store.facts().show_row(Some(row.id)),
                     "an orphaned row runs alone: its earlier runs may have ended the process; after four it is a dead letter"
                 );
             }

@@ -8,7 +8,7 @@ use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline, Wait, busy_wait, jittered, warn_of_refusal};
 use crate::store::{MAX_LOST_CONNECTIONS, Row, RowResult};
 use crate::take_over::Entry;
-use crate::{Outcome, Reason, Store, telemetry};
+use crate::{Outcome, Reason, Store};
 
 use super::parked::KeptFor;
 
@@ -85,7 +85,7 @@ impl<S: Store> Pipeline<S> {
             self.record_result(row, &failure.result(), tries).await?;
             // A failure of a message that can never run has counted no attempt.
             let attempts = failure.attempts.max(row.attempts);
-            return Ok(Failure { attempts, ..failure.clone() }.logged(row.id));
+            return Ok(Failure { attempts, ..failure.clone() }.logged(self.store.facts(), row.id));
         };
         let entry = Entry::new(row.identity.clone(), &row.delivery, failure.clone());
         match self.dead_letter_committed(&entry, left_by).await {
@@ -102,8 +102,8 @@ impl<S: Store> Pipeline<S> {
         let due = busy_wait(lost as usize);
         match self.record_result(row, &RowResult::Broke { due, error: crate::error::clean(error) }, None).await {
             Ok(()) if lost >= MAX_LOST_CONNECTIONS => {
-                telemetry::log_failure(Some(row.id), row.attempts, Err(Reason::BrokeConnection), error);
-                Some(Outcome::Dead { reason: Reason::BrokeConnection })
+                let failure = Failure { attempts: row.attempts, ..Failure::new(Err(Reason::BrokeConnection), error) };
+                Some(failure.logged(self.store.facts(), row.id))
             }
             Ok(()) => None,
             Err(Ended::Park(_)) => self.snooze(row, jittered(REFUSED)).await,
@@ -158,8 +158,9 @@ impl<S: Store> Pipeline<S> {
     pub(super) fn left_to_caller(&self, row: &Row) -> Ended {
         if self.left_to_callers.allows(LOG_INTERVAL) {
             tracing::warn!(
-                id = row.id,
                 handler = row.handler,
+                id = row.id,
+                show = %self.store.facts().show_row(Some(row.id)),
                 "a message waits for a version of the service whose handler makes its external call"
             );
         }
@@ -181,6 +182,6 @@ impl<S: Store> Pipeline<S> {
         // A run would name the key in its span; here none has begun.
         let error = format!("the message with the key {}: {}", row.identity.key, row.error);
         let failure = Failure { attempts: row.attempts, ..Failure::new(Err(Reason::Crashed), error) };
-        self.report_row(row, async { Some(failure.logged(row.id)) }).await;
+        self.report_row(row, async { Some(failure.logged(self.store.facts(), row.id)) }).await;
     }
 }

@@ -150,6 +150,6 @@ fn of_another(row: &Row, limits: &CallLimits) -> String {
     let (made, name) = (without_kind(row.call_name.as_deref().unwrap_or_default()), limits.name);
     format!(
         "the answer that is kept is that of the call `{made}`, and the handler now makes the call `{name}`: if they are the same, keep \
-         the name, `#[external(.., name = {made:?})]`, and replay the message; otherwise give it an answer by `Inbox::resolve`"
+         the name, `#[external(.., name = {made:?})]`, and replay the message; otherwise give it an answer by `idem calls resolve`"
     )
 }

@@ -8,7 +8,7 @@ use super::{Key, KeyPart};
 
 /// The key as it is shown: its text; a UUID; `(part, part)` for a composite key; `0x` and its bytes in hexadecimal for
 /// all others, among them those with control characters, since keys come from outside and are written to logs.
-/// [`Filter::key`](crate::store::Filter::key) finds the key by this text.
+/// [`Filter::key`](crate::operator::Filter::key) finds the key by this text.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.as_bytes();
@@ -22,15 +22,40 @@ impl fmt::Display for Key {
     }
 }
 
-/// Returns the keys that are shown as this text: it is the key itself, or its bytes in hexadecimal, or the parts of a composite
-/// key. A UUID has one key in each of its notations.
-pub(crate) fn keys(text: &str) -> Vec<Key> {
+/// Returns the keys that a text may stand for, as the log shows them: it is the key itself, or its bytes in hexadecimal, or the
+/// parts of a composite key. A UUID has one key in each of its notations, and in front of that of its text. No two are equal.
+///
+/// ```
+/// # use idem_core::{Key, operator::keys};
+/// assert_eq!(keys("m1,7"), [Key::of("m1,7")?, Key::composite(&[&"m1", &7_i64])?]);
+/// # Ok::<_, idem_core::KeyError>(())
+/// ```
+pub fn keys(text: &str) -> Vec<Key> {
+    let mut found: Vec<Key> = Vec::new();
+    let mut add = |key: Option<Key>| {
+        if let Some(key) = key.filter(|key| !found.contains(key)) {
+            found.push(key);
+        }
+    };
+    if Uuid::try_parse(text).is_ok() {
+        add(Key::of(text).ok());
+    }
+    add(Key::written(text).ok());
     let bytes = text.strip_prefix("0x").and_then(|digits| hex::decode(digits).ok());
-    let parts = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
-    let parts: Vec<&str> = parts.into_iter().flat_map(|parts| parts.split(BETWEEN)).collect();
-    let parts: Vec<&dyn KeyPart> = parts.iter().map(|part| part as &dyn KeyPart).collect();
-    let bytes = bytes.and_then(|bytes| Key::of(&bytes).ok());
-    [Key::of(text).ok(), bytes, Key::composite(&parts).ok()].into_iter().flatten().collect()
+    add(bytes.and_then(|bytes| Key::written(&bytes).ok()));
+    let composite = |parts: &[&str]| {
+        let parts: Vec<&dyn KeyPart> = parts.iter().map(|part| part as &dyn KeyPart).collect();
+        Key::composite(&parts).ok()
+    };
+    let within = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    if let Some(within) = within {
+        add(composite(&within.split(BETWEEN).collect::<Vec<_>>()));
+    }
+    let parts: Vec<&str> = within.unwrap_or(text).split(',').map(str::trim).collect();
+    if parts.len() > 1 {
+        add(composite(&parts));
+    }
+    found
 }
 
 /// Returns the text of one part.

@@ -32,6 +32,7 @@ pub(crate) use outgoing::Ids;
 pub use outgoing::Outgoing;
 pub use sink::{Sink, SinkError};
 pub use staged::StagedMessage;
+pub(crate) use staged::rfc3339;
 pub use store_outbox::StoreOutbox;
 
 pub(crate) use identity::Origin;

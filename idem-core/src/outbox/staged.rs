@@ -150,8 +150,8 @@ impl StagedMessage {
     }
 }
 
-/// Formats a time in UTC with milliseconds (RFC 3339), from 1970 to the year 9999: no message was staged at another time.
-fn rfc3339(time: SystemTime) -> String {
+/// Formats a time in UTC with milliseconds (RFC 3339), from 1970 to the year 9999: another one is the nearest of these.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
     let last = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     humantime::format_rfc3339_millis(time.clamp(UNIX_EPOCH, last)).to_string()
 }

@@ -1,7 +1,7 @@
 //! The outbox of a store, for an application outside of handlers, and for an operator.
 
 use crate::Error;
-use crate::store::{DeadOutgoing, OutboxId, OutboxRows, OutboxStats, Page, StoreError};
+use crate::store::{By, DeadOutgoing, OutboxId, OutboxRows, OutboxStats, Page, StoreError};
 
 /// The outbox with a name, for an application that stages messages in its own transactions: `Postgres::outbox` and
 /// `Sqlite::outbox`, which have an example.
@@ -49,10 +49,10 @@ impl<S: OutboxRows> StoreOutbox<S> {
     /// The database, or the tables of the outbox in it, cannot be used.
     pub async fn replay(&self, id: i64) -> Result<bool, Error> {
         let outbox = self.id().await?;
-        let replayed = self.store.remove_dead_outgoing(outbox, id, true).await;
+        let replayed = self.store.remove_dead_outgoing(outbox, &[id], true, &By::user()).await;
         let replayed = replayed.map_err(|fault| failed("replay a dead letter", fault))?;
         self.wake();
-        Ok(replayed)
+        Ok(!replayed.is_empty())
     }
 
     /// Deletes a dead letter permanently. Returns `false` if there is no such dead letter (any more).
@@ -61,8 +61,9 @@ impl<S: OutboxRows> StoreOutbox<S> {
     /// The database, or the tables of the outbox in it, cannot be used.
     pub async fn discard(&self, id: i64) -> Result<bool, Error> {
         let outbox = self.id().await?;
-        let discarded = self.store.remove_dead_outgoing(outbox, id, false).await;
-        discarded.map_err(|fault| failed("discard a dead letter", fault))
+        let discarded = self.store.remove_dead_outgoing(outbox, &[id], false, &By::user()).await;
+        let discarded = discarded.map_err(|fault| failed("discard a dead letter", fault))?;
+        Ok(!discarded.is_empty())
     }
 
     /// Returns the fill level of the outbox, counted up to `limit` messages.

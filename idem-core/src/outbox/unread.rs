@@ -34,6 +34,7 @@ impl Unread {
                     outbox,
                     waiting,
                     ?oldest,
+                    show = %store.facts().command(&["doctor"], &[]),
                     "no relay has looked at the messages of this outbox for a minute: run `Relay::new({outbox:?}, ..)`, or \
                      correct the name"
                 );

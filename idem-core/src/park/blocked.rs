@@ -1,4 +1,4 @@
-//! The gauges of parked deliveries.
+//! The gauges of parked deliveries, and the blocked ones in the table `workers`.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,13 @@ use tokio::time::Instant;
 
 use crate::runtime::Wait;
 use crate::telemetry::ConsumerMetrics;
+use crate::worker::{Member, Waiting};
 
 /// Counts the parked deliveries, and those of them that another delivery of their key blocks. If that one fails again and
 /// again, the oldest of them shows for how long.
 pub(super) struct Blocked<'a> {
     metrics: &'a ConsumerMetrics,
+    member: &'a Member,
     since: BTreeSet<(Instant, u64)>,
     entered: u64,
 }
@@ -19,32 +21,40 @@ pub(super) struct Blocked<'a> {
 pub(super) type Place = Option<(Instant, u64)>;
 
 impl<'a> Blocked<'a> {
-    pub(super) fn new(metrics: &'a ConsumerMetrics) -> Self {
-        Self { metrics, since: BTreeSet::new(), entered: 0 }
+    pub(super) fn new(metrics: &'a ConsumerMetrics, member: &'a Member) -> Self {
+        Self { metrics, member, since: BTreeSet::new(), entered: 0 }
     }
 
     /// Adds a delivery.
     pub(super) fn enter(&mut self, until: &Wait) -> Place {
         self.metrics.parked.increment(1);
-        if !matches!(until, Wait::Key) {
-            return None;
-        }
-        self.metrics.blocked.increment(1);
-        self.entered += 1;
-        let place = (Instant::now(), self.entered);
-        self.since.insert(place);
-        Some(place)
+        let place = matches!(until, Wait::Key).then(|| {
+            self.metrics.blocked.increment(1);
+            self.entered += 1;
+            let place = (Instant::now(), self.entered);
+            self.since.insert(place);
+            place
+        });
+        self.report();
+        place
     }
 
     /// Removes it.
     pub(super) fn leave(&mut self, place: Place) {
         self.metrics.parked.decrement(1);
-        let Some(place) = place else { return };
-        self.metrics.blocked.decrement(1);
-        self.since.remove(&place);
-        if self.since.is_empty() {
-            self.show();
+        if let Some(place) = place {
+            self.metrics.blocked.decrement(1);
+            self.since.remove(&place);
+            if self.since.is_empty() {
+                self.show();
+            }
         }
+        self.report();
+    }
+
+    fn report(&self) {
+        let blocked = u32::try_from(self.since.len()).unwrap_or(u32::MAX);
+        self.member.report(Waiting { blocked, since: self.since.first().map(|(since, _)| *since) });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -65,6 +75,10 @@ mod tests {
 
     use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
+    use crate::store::Value;
+    use crate::worker::Roster;
+    use crate::{Health, ReplayWindow};
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -79,7 +93,9 @@ mod tests {
             let gauges: BTreeMap<_, _> = gauges.collect();
             ["idem_parked", "idem_blocked", "idem_blocked_oldest_seconds"].map(|name| gauges[name])
         };
-        let mut blocked = Blocked::new(&metrics);
+        let roster = Roster::default();
+        let member = roster.join(("worker", "billing"), "1", ReplayWindow::Unknown, &Health::new());
+        let mut blocked = Blocked::new(&metrics, &member);
         let refused = blocked.enter(&Wait::After(Duration::ZERO));
         assert!(refused.is_none() && blocked.is_empty());
         let first = blocked.enter(&Wait::Key);
@@ -88,6 +104,12 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         blocked.show();
         assert_eq!(shown(), [3.0, 2.0, 6.0]);
+        let report = || match roster.due() {
+            Some(Value::Text(Some(rows))) => rows,
+            other => panic!("{other:?}"),
+        };
+        let rows = report();
+        assert!(rows.contains(r#""blocked":2,"blocked_for":6000,"#), "{rows}");
         blocked.leave(first);
         blocked.show();
         // Each look at the recorder has set its gauges to zero.
@@ -95,5 +117,8 @@ mod tests {
         blocked.leave(second);
         blocked.leave(refused);
         assert_eq!(shown(), [-2.0, -1.0, 0.0], "nothing is shown of what has left");
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let rows = report();
+        assert!(rows.contains(r#""blocked":0,"blocked_for":null,"#), "{rows}");
     }
 }

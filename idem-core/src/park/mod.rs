@@ -4,7 +4,7 @@
 //! | file | contents |
 //! |---|---|
 //! | this one | a delivery, its state from one try to the next; the task in which parked ones wait |
-//! | `blocked` | the gauges of that task |
+//! | `blocked` | the gauges of that task, and its numbers for people |
 //! | `until` | each wait |
 
 mod blocked;
@@ -72,7 +72,7 @@ pub(crate) async fn run<S: Store, A: Acker>(
     pass: impl Fn(Arrival<A>) -> Option<Arrival<A>>,
 ) {
     let (mut waits, mut open) = (FuturesUnordered::new(), true);
-    let (mut blocked, mut show) = (Blocked::new(&pipeline.metrics), interval(SHOW));
+    let (mut blocked, mut show) = (Blocked::new(&pipeline.metrics, &pipeline.member), interval(SHOW));
     show.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while open || !waits.is_empty() {
         tokio::select! {

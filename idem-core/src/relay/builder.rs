@@ -16,6 +16,8 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// The options of a relay.
 #[derive(Debug, Clone)]
 pub(super) struct RelaySettings {
+    /// That of the program, for people.
+    pub(super) version: String,
     pub(super) concurrency: usize,
     pub(super) lease: Duration,
     pub(super) poll: Duration,
@@ -27,6 +29,7 @@ pub(super) struct RelaySettings {
 impl Default for RelaySettings {
     fn default() -> Self {
         Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             concurrency: 500,
             lease: Duration::from_secs(8),
             poll: Duration::from_millis(100),
@@ -111,6 +114,12 @@ impl<S: Store, K: Sink> Relay<S, K> {
     /// the application has given to `store.outbox(name)`.
     pub fn new(name: impl Into<String>, store: S, sink: K) -> Self {
         Self { name: name.into(), store, sink, settings: RelaySettings::default(), health: Health::new() }
+    }
+
+    /// Sets the version of your program, as [`Worker::version`](crate::Worker::version) does. The default is the version of idem.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.settings.version = version.into();
+        self
     }
 
     /// Sets how many messages may be published at once; 500 by default, and one of each key. Up to 20 times as many are

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout};
 use crate::outbox::{Sink, SinkError, StagedMessage};
 use crate::panic_text::panic_text;
 use crate::store::{PublishFailure, RowRef};
+use crate::worker::Counted;
 use crate::{Error, Store};
 
 use super::circuit::wait_unanswered;
@@ -80,6 +81,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                     tried.into_iter().for_each(|id| self.queue.park_unanswered(id, now));
                 }
                 self.metrics.published.increment(1);
+                self.member.count(Counted::Processed);
                 if let Some(staged) = self.queue.get(id).and_then(|row| row.staged) {
                     self.metrics.lag.record(now.duration_since(staged));
                 }
@@ -161,6 +163,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     fn refused(&mut self, id: i64, message: &StagedMessage, error: String) {
         let attempt = message.attempt();
         let next = self.relay.settings.retry.after(attempt);
+        self.member.count(Counted::Failed);
         let (message_id, to) = (message.id(), message.to());
         match next {
             Some(due) => {
@@ -169,7 +172,8 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             }
             None => {
                 self.metrics.given_up.increment(1);
-                tracing::error!(id = %message_id, to, attempt, error, "a message of the outbox is a dead letter");
+                let show = self.relay.store.facts().command(&["outbox", "list"], &[&self.relay.name]);
+                tracing::error!(id = %message_id, to, attempt, error, %show, "a message of the outbox is a dead letter");
             }
         }
         self.failures.push(PublishFailure { row: RowRef { id, message_id }, attempts: attempt, next, error });

@@ -14,13 +14,15 @@ use crate::outbox::{Sink, SinkError, Unread};
 use crate::runtime::{jittered, within};
 use crate::store::{LeaseAnswer, LeaseRequest, OutboxId};
 use crate::telemetry::{self, OUTBOX_COUNTED, RelayMetrics};
-use crate::{Error, Store};
+use crate::worker::Member;
+use crate::{Error, ReplayWindow, Store};
 
 use super::builder::Relay;
 use super::circuit::wait;
 use super::tenure::{End, Tenure};
 
-/// How many statements a relay runs at once at most: a read, a delete, a record, a renewal, and one for the gauges.
+/// How many statements a relay runs at once at most: a read, a delete, a record, a renewal, and one for the gauges. That for its row
+/// in `workers` can wait.
 const STATEMENTS: usize = 5;
 
 /// How long the end of the connection to the broker, or the return of the lease, may take.
@@ -146,9 +148,12 @@ impl<S: Store, K: Sink> Relay<S, K> {
 
     async fn serve(self, outbox: OutboxId, stop: CancellationToken) -> Result<(), Error> {
         let metrics = RelayMetrics::new(&self.name);
+        let roster = &self.store.facts().roster;
+        let member = roster.join(("relay", &self.name), &self.settings.version, ReplayWindow::Unknown, &self.health);
         let result = tokio::select! {
-            result = self.tenures(outbox, &metrics, &stop) => result,
+            result = self.tenures(outbox, (&metrics, &member), &stop) => result,
             never = self.watch(outbox) => match never {},
+            never = member.beats(&self.store) => match never {},
         };
         self.close().await;
         result
@@ -198,7 +203,7 @@ impl<S: Store, K: Sink> Relay<S, K> {
     async fn tenures(
         &self,
         mut outbox: OutboxId,
-        metrics: &RelayMetrics,
+        (metrics, member): (&RelayMetrics, &Member),
         stop: &CancellationToken,
     ) -> Result<(), Error> {
         loop {
@@ -213,7 +218,7 @@ impl<S: Store, K: Sink> Relay<S, K> {
             };
             outbox = registered;
             metrics.active.set(1.0);
-            let mut tenure = Tenure::new(self, metrics, (outbox, token), began);
+            let mut tenure = Tenure::new(self, (metrics, member), (outbox, token), began);
             let end = tenure.run(stop).await;
             if let End::Stopped | End::Away | End::Defect(_) = end {
                 self.health.set_broker(false);

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::outbox::Sink;
 use crate::store::{LeaseRequest, OutboxId, PublishFailure, RowRef};
 use crate::telemetry::RelayMetrics;
+use crate::worker::Member;
 use crate::{Error, Store};
 
 use super::answers::Done;
@@ -64,6 +65,7 @@ pub(super) enum End {
 pub(super) struct Tenure<'a, S, K> {
     pub(super) relay: &'a Relay<S, K>,
     pub(super) metrics: &'a RelayMetrics,
+    pub(super) member: &'a Member,
     outbox: OutboxId,
     token: Uuid,
     /// Until when it has the lease, by the clock of this process: measured from before it asked for it. After that it has it under
@@ -109,7 +111,7 @@ pub(super) struct Next {
 impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     pub(super) fn new(
         relay: &'a Relay<S, K>,
-        metrics: &'a RelayMetrics,
+        (metrics, member): (&'a RelayMetrics, &'a Member),
         (outbox, token): (OutboxId, Uuid),
         began: Instant,
     ) -> Self {
@@ -120,6 +122,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
         let mut tenure = Self {
             relay,
             metrics,
+            member,
             outbox,
             token,
             until: began,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::advice::Advice;
 use crate::caught::dropped;
 use crate::registry::Undeliverable;
-use crate::store::{RowResult, TxnHandle};
+use crate::store::{RowResult, StoreFacts, TxnHandle};
 use crate::{BoxError, Outcome, Reason, RetryPolicy, telemetry};
 
 /// A failed attempt of a message, and the resulting state of the message. Also the state of one that has not failed, or
@@ -56,9 +56,15 @@ impl Failure {
         }
     }
 
-    /// Logs the failure, which was recorded in this row, and returns the outcome of the message.
-    pub(crate) fn logged(&self, row: impl Into<Option<i64>>) -> Outcome {
-        telemetry::log_failure(row.into(), self.attempts, self.next, &self.error);
+    /// Logs the failure, which was recorded in this row of this store, and returns the outcome of the message.
+    pub(crate) fn logged(&self, store: &StoreFacts, row: impl Into<Option<i64>>) -> Outcome {
+        let row = row.into();
+        self.logged_with(row, || store.show_row(row))
+    }
+
+    /// The same with this command, which shows the message.
+    pub(crate) fn logged_with(&self, row: Option<i64>, show: impl Fn() -> String) -> Outcome {
+        telemetry::log_failure(row, self.attempts, self.next, &self.error, show);
         match self.next {
             Ok(due) => Outcome::Scheduled { attempt: self.attempts, due },
             Err(reason) => Outcome::Dead { reason },

@@ -86,7 +86,9 @@ impl Outage {
                 }
                 self.doubt.notify_one();
             }
-            StoreError::Unavailable(error) => self.begins(Database::Refuses, &crate::error::text(error.as_ref())),
+            StoreError::Unavailable(error) | StoreError::Denied(error) => {
+                self.begins(Database::Refuses, &crate::error::text(error.as_ref()))
+            }
         }
     }
 

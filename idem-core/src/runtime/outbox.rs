@@ -102,10 +102,13 @@ impl<S: Store> Pipeline<S> {
                 "consumption pauses, because more than {backlog} messages of the outbox {consumer:?} wait to be published"
             )
         });
+        self.member.report_outbox(full.clone());
         let why: Vec<String> = unrelayed.into_iter().chain(full).collect();
         let why = (!why.is_empty()).then(|| why.join("; "));
         match &why {
-            Some(now) if logged.as_ref() != Some(now) => tracing::error!(consumer, "{now}"),
+            Some(now) if logged.as_ref() != Some(now) => {
+                tracing::error!(consumer, show = %self.store.facts().command(&["doctor"], &[]), "{now}")
+            }
             None if logged.is_some() => tracing::info!(consumer, "messages of the outbox are published again"),
             _ => {}
         }

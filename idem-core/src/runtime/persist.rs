@@ -24,7 +24,7 @@ impl Outage {
             StoreError::Message(error) => Wait::Refused(error),
             StoreError::LockTimeout | StoreError::Serialization(_) => Wait::Claim,
             StoreError::ConnectionLost(_) => Wait::Unanswered,
-            StoreError::Unavailable(_) => Wait::Free,
+            StoreError::Unavailable(_) | StoreError::Denied(_) => Wait::Free,
         })
     }
 

@@ -10,6 +10,7 @@ use crate::inbox::ParkedRows;
 use crate::routes::Routes;
 use crate::store::{HandlerId, OutboxId};
 use crate::telemetry::ConsumerMetrics;
+use crate::worker::Member;
 use crate::{Key, Lag, Source, Store};
 
 use super::batch_throttle::BatchThrottle;
@@ -57,6 +58,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) kill_switch: KillSwitch,
     pub(crate) defect: Defect,
     pub(crate) metrics: ConsumerMetrics,
+    /// The worker in the table `workers`.
+    pub(crate) member: Member,
     /// Reads the number of messages that wait at the broker. `None` while there is no subscription that reports it.
     pub(crate) lag: watch::Sender<Option<Lag>>,
     /// Notified when something was scheduled, so that the inbox need not wait for its next poll.
@@ -90,6 +93,8 @@ impl<S: Store> Pipeline<S> {
         health: Health,
     ) -> Self {
         let unsettled = settings.unsettled().saturating_mul(source.queues().max(1));
+        let (roster, window) = (&store.facts().roster, source.replay_window());
+        let member = roster.join(("worker", &consumer), &settings.version, window, &health);
         Self {
             system: source.system(),
             routes,
@@ -110,6 +115,7 @@ impl<S: Store> Pipeline<S> {
             health,
             defect: Defect::default(),
             metrics: ConsumerMetrics::new(&consumer),
+            member,
             lag: watch::Sender::new(source.lag()),
             scheduled: Notify::new(),
             calls_due: Notify::new(),

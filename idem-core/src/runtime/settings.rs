@@ -13,6 +13,8 @@ pub(crate) type Observer = Arc<dyn Fn(Observed<'_>) + Send + Sync>;
 
 #[derive(Clone)]
 pub(crate) struct Settings {
+    /// That of the program, for people.
+    pub(crate) version: String,
     pub(crate) concurrency: usize,
     pub(crate) batch: usize,
     pub(crate) linger: Duration,
@@ -48,6 +50,7 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             concurrency: 16,
             batch: 1,
             linger: Duration::ZERO,

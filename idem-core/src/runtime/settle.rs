@@ -13,6 +13,7 @@ use tracing::Span;
 
 use crate::panic_text::panic_text;
 use crate::store::Identity;
+use crate::worker::Counted;
 use crate::{Acker, BoxError, Delivery, DeliveryOrder, Observed, Outcome, Settled, Store, telemetry};
 
 use super::pipeline::Pipeline;
@@ -56,14 +57,25 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
+    /// Returns the command that explains a message, if it has a handler and a key.
+    pub(crate) fn why(&self, identity: &Identity) -> Option<String> {
+        let (route, key) = (self.routes.get(identity.handler)?, identity.known_key()?);
+        let handler = format!("{}/{}", self.consumer, route.handler.facts().name);
+        Some(self.store.facts().command(&["why"], &[&handler, &key.to_string()]))
+    }
+
     /// Reports the outcome of a message for one handler, or for nobody, to the metrics, the log and the observer.
     pub(crate) fn emit(&self, identity: &Identity, delivery: &Delivery, outcome: &Outcome) {
         self.routes.meters(identity.handler).count(outcome);
+        if let Some(counted) = Counted::of(outcome) {
+            self.member.count(counted);
+        }
         if telemetry::is_traced() {
             Span::current().record("idem.outcome", outcome.as_str());
         }
         // Failures were logged with their cause where they were written.
-        tracing::debug!(outcome = outcome.as_str(), "the delivery is settled");
+        let why = || self.why(identity).map(tracing::field::display);
+        tracing::debug!(outcome = outcome.as_str(), why = why(), "the delivery is settled");
         if let Some(observe) = &self.settings.observe {
             let handler = self.routes.get(identity.handler).map(|route| route.handler.facts().name);
             let key = identity.known_key();

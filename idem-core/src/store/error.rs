@@ -35,11 +35,16 @@ pub enum StoreError {
     /// once the database answers and the work of one message could be written.
     #[error("the database cannot be used")]
     Unavailable(#[source] BoxError),
+    /// The database refuses what an operator asks for or changes: its role lacks a privilege (42501), or the server, the session or
+    /// the file is read-only (25006, SQLITE_READONLY). Only [`ask`](super::Consumers::ask), the methods by which an operator changes
+    /// messages and `prune` return it: for a worker the database is unavailable then.
+    #[error("the database does not permit this")]
+    Denied(#[source] BoxError),
 }
 
 impl StoreError {
     /// Returns whether the session remains usable, so that the transaction can be rolled back.
     pub(crate) fn is_answered(&self) -> bool {
-        !matches!(self, Self::ConnectionLost(_) | Self::Unavailable(_))
+        !matches!(self, Self::ConnectionLost(_) | Self::Unavailable(_) | Self::Denied(_))
     }
 }

@@ -4,10 +4,11 @@
 //! |---|---|
 //! | `transactions`, `inbox_rows`, `outbox_rows`, `consumers` | the four traits of a store |
 //! | `facts` | what a store is, and what its clones share in a process |
-//! | `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
+//! | `claim`, `row` | ids of handlers, claims, inbox rows |
 //! | `outbox_row` | the rows of the outbox, its lease, and what a relay reads |
 //! | `calls`, `call_keys` | external calls: their results, answers and keys |
 //! | `limit`, `replayed` | which due rows are fetched and for whom, and the answers to an operator and to the gauges |
+//! | `operation`, `question` | which rows an operator changes and who that is, and the questions of operators |
 //! | `known_handler` | the handlers that the tables know |
 //! | `envelope` | the encoding of a delivery's facts in a row |
 //! | `error` | why one of idem's own statements failed |
@@ -23,12 +24,13 @@ mod consumers;
 pub mod envelope;
 mod error;
 mod facts;
-mod filter;
 mod inbox_rows;
 mod known_handler;
 mod limit;
+mod operation;
 mod outbox_row;
 mod outbox_rows;
+mod question;
 mod replayed;
 mod row;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -41,6 +43,7 @@ pub mod postgres;
 pub mod sqlite;
 
 pub use crate::outbox::Notifier;
+pub use crate::worker::Roster;
 pub use call_keys::next_provider_key;
 pub(crate) use call_keys::{digest, first_provider_key};
 pub(crate) use calls::called_for;
@@ -56,16 +59,19 @@ pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use consumers::Consumers;
 pub use error::{Answer, StoreError};
 pub use facts::StoreFacts;
-pub use filter::Filter;
 pub use inbox_rows::InboxRows;
 pub use known_handler::{HandlerMark, KnownHandler, Remedies, SEEN_RECENTLY};
 pub use limit::{DueRows, FetchFor, FetchLimit, FetchedRows, LookBack, RowKind, Stats};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use operation::outgoing_action;
+pub use operation::{By, Of};
 pub use outbox_row::{
     DeadOutgoing, LOCAL_CONFLICT, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFilter, OutboxFound, OutboxId,
     OutboxMark, OutboxRead, OutboxRow, OutboxSnapshot, OutboxStats, PublishFailure, RowRef, UnreadOutbox,
 };
 pub use outbox_rows::OutboxRows;
-pub use replayed::{Page, Replay, Replayed, ReplayedAll};
+pub use question::{Question, Value};
+pub use replayed::{Page, Replay, Replayed};
 pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_LOST_CONNECTIONS, MAX_STARTS, NewRow, Row, RowResult};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use sql::Migration;
@@ -82,10 +88,10 @@ pub use transactions::Transactions;
 /// that, the store closes the connection.
 ///
 /// ```
-/// # use idem_core::{Error, Inbox, Store, store::{Filter, Page}};
+/// # use idem_core::{Error, Store, operator::{Filter, Operator, Page}};
 /// /// How many dead letters there are, up to 1000, on either database.
 /// async fn dead<S: Store>(store: &S, consumer: &str) -> Result<usize, Error> {
-///     Ok(Inbox::new(store, consumer).list(&Filter::new(), Page::new(1000)).await?.len())
+///     Ok(Operator::new(store).consumer(consumer).list(&Filter::new(), Page::new(1000)).await?.rows.len())
 /// }
 /// ```
 pub trait Store: Transactions + InboxRows + OutboxRows + Consumers {}

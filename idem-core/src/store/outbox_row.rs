@@ -35,7 +35,7 @@ pub struct LocalMessage {
 /// The error of a local message whose key another message has claimed. It is a dead letter of its handler, as a delivery would be,
 /// and no failure of the sender, whose own effects are right.
 pub const LOCAL_CONFLICT: &str = "another message was already claimed under the key of this local message: use the id of the \
-                                  event as the key, not of its entity; `Inbox::replay_as` runs it under another key";
+                                  event as the key, not of its entity; `idem dead replay ID --as KEY` runs it under another key";
 
 /// A message that has still to be published.
 // Exhaustive: a store that did not read a new part of it must not compile.

@@ -8,7 +8,7 @@ use crate::Error;
 use crate::outbox::StagedMessage;
 
 use super::{
-    Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxStats,
+    Answer, By, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxStats,
     Page, PublishFailure, RowRef, Transactions, UnreadOutbox,
 };
 
@@ -82,8 +82,14 @@ pub trait OutboxRows: Transactions {
     /// Lists the dead letters of an outbox, newest first.
     fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> impl Future<Output = Answer<Vec<DeadOutgoing>>> + Send;
 
-    /// Deletes a dead letter. `again`: stages it again under the same message id, behind all other messages of its key. `false`
-    /// if there is none with this id.
-    fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool)
-    -> impl Future<Output = Answer<bool>> + Send;
+    /// Deletes the dead letters with these ids, and notes each in the table `operations`, in the same statement or transaction.
+    /// `again`: stages them again under the same message ids, behind all other messages of their keys, in the order of their ids.
+    /// Returns the ids of those that it has deleted; the others are gone, or another operator deletes them.
+    fn remove_dead_outgoing(
+        &self,
+        outbox: OutboxId,
+        ids: &[i64],
+        again: bool,
+        by: &By,
+    ) -> impl Future<Output = Answer<Vec<i64>>> + Send;
 }

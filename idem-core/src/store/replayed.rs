@@ -16,6 +16,8 @@ pub struct Page {
     pub before: Option<i64>,
     /// The maximum number of rows.
     pub limit: u32,
+    /// Whether rows are read with their payloads, which may be large.
+    pub payloads: bool,
 }
 
 impl Default for Page {
@@ -27,12 +29,17 @@ impl Default for Page {
 impl Page {
     /// The first page, of at most this many rows.
     pub fn new(limit: u32) -> Self {
-        Self { before: None, limit }
+        Self { before: None, limit, payloads: true }
     }
 
     /// The page behind the row with this id, the last one of the page before.
     pub fn before(self, id: i64) -> Self {
         Self { before: Some(id), ..self }
+    }
+
+    /// Rows without their payloads, as a list shows them.
+    pub fn without_payloads(self) -> Self {
+        Self { payloads: false, ..self }
     }
 }
 
@@ -46,14 +53,17 @@ pub enum Replay<'a> {
     Forced,
     /// A conflict, under a new key: claims the key and moves the row to it, in one transaction.
     As(&'a Key),
+    /// As `Plain`, and a conflict goes back through decode and key: it loses the key that belongs to another message, and runs under
+    /// the one that its handler makes of it now. A local message, and one whose handler makes an external call, still need a key.
+    NewKeys,
 }
 
 /// The result of a replay.
 ///
 /// ```no_run
-/// # use idem_core::{Error, Inbox, Store, store::Replayed};
-/// # async fn replay<S: Store>(inbox: Inbox<S>, id: i64) -> Result<&'static str, Error> {
-/// Ok(match inbox.replay(id).await? {
+/// # use idem_core::{Error, Store, operator::Operator, store::Replayed};
+/// # async fn replay<S: Store>(operator: Operator<S>, id: i64) -> Result<&'static str, Error> {
+/// Ok(match operator.replay(id).await? {
 ///     Replayed::Due => "it runs now",
 ///     Replayed::NeedsForce => "look at its effects, then `replay_by_force` or `discard` it",
 ///     Replayed::NeedsKey => "another message has its key: `replay_as` under a new one, or `discard` it",
@@ -67,7 +77,7 @@ pub enum Replay<'a> {
 pub enum Replayed {
     /// The row is due now, or when no request of its external call can be on its way any more.
     Due,
-    /// There is no dead row with this id, or no longer one. For [`replay_as`](crate::Inbox::replay_as): none that is a
+    /// There is no dead row with this id, or no longer one. For [`replay_as`](crate::operator::Operator::replay_as): none that is a
     /// conflict. `replay` takes the others, and asks the handler for the key of a row that has none.
     NotFound,
     /// Its handler had committed, or it was too old to know whether it was processed, so some of its effects may
@@ -79,26 +89,4 @@ pub enum Replayed {
     KeyTaken,
     /// Whether its external call had an effect is unknown: `resolve` it.
     Unresolved,
-}
-
-/// The result of a replay of many dead letters.
-///
-/// ```no_run
-/// # use idem_core::{Error, Inbox, Store, store::Filter};
-/// # async fn replay<S: Store>(inbox: Inbox<S>) -> Result<(), Error> {
-/// let all = inbox.replay_all(&Filter::new().handler("order_paid")).await?;
-/// println!("{} replayed, {} to look at", all.due, all.needs_force + all.needs_key);
-/// # Ok(()) }
-/// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ReplayedAll {
-    /// How many are due now.
-    pub due: u64,
-    /// How many were left because they need force, see [`Replayed::NeedsForce`].
-    pub needs_force: u64,
-    /// How many were left because they need another key, see [`Replayed::NeedsKey`].
-    pub needs_key: u64,
-    /// How many were left because the effect of their call is unknown, see [`Replayed::Unresolved`].
-    pub unresolved: u64,
 }

@@ -74,14 +74,14 @@ impl<'a> NewRow<'a> {
 /// An inbox row. A store outside this crate starts with [`Row::new`] and sets the fields that it has read.
 ///
 /// ```
-/// # use idem_core::{Inbox, Store, store::{Filter, Page, Row}};
+/// # use idem_core::{Store, operator::{Filter, Operator, Page}, store::Row};
 /// /// One line for an operator.
 /// fn line(row: &Row) -> String {
 ///     let (key, reason) = (&row.identity.key, row.reason.map_or("scheduled", |reason| reason.as_str()));
 ///     format!("{} {} {key}: {reason} after {} attempts: {}", row.id, row.handler, row.attempts, row.error)
 /// }
-/// # async fn list<S: Store>(inbox: &Inbox<S>) -> Result<(), idem_core::Error> {
-/// for row in inbox.list(&Filter::new(), Page::new(20)).await? {
+/// # async fn list<S: Store>(operator: &Operator<S>) -> Result<(), idem_core::Error> {
+/// for row in operator.list(&Filter::new(), Page::new(20)).await?.rows {
 ///     println!("{}", line(&row));
 /// }
 /// # Ok(()) }

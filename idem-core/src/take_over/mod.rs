@@ -52,7 +52,7 @@ pub(crate) fn classify(
             let error = format!(
                 "another message was already claimed under the key {}: use the id of the event as the key, not of its entity. If \
                  it is the same event in other bytes (compressed or serialized again), give the handler a `fingerprint = ..` of its \
-                 content; `Inbox::replay_as` runs it under another key",
+                 content; `idem dead replay ID --as KEY` runs it under another key",
                 identity.key
             );
             Classified::Conflict(error)
@@ -273,7 +273,7 @@ mod tests {
         let old = || Classified::TooOld("old".to_owned());
         let text = "another message was already claimed under the key a: use the id of the event as the key, not of its \
                     entity. If it is the same event in other bytes (compressed or serialized again), give the handler a \
-                    `fingerprint = ..` of its content; `Inbox::replay_as` runs it under another key";
+                    `fingerprint = ..` of its content; `idem dead replay ID --as KEY` runs it under another key";
         let conflict = || Classified::Conflict(text.to_owned());
         let by_recipe =
             |age| Claimed::Found(Some(ExistingClaim { fingerprint: Fingerprint::of(b"other").by("a"), age }));

@@ -5,7 +5,7 @@ use std::slice;
 use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline, Wait};
 use crate::store::{ClaimState, NewRow, StoreError, TxnHandle};
-use crate::{Outcome, Reason, Store, telemetry};
+use crate::{Outcome, Reason, Store};
 
 use super::{Classified, Entry, Shared, Written};
 
@@ -127,6 +127,7 @@ impl<S: Store> Pipeline<S> {
             message_id = entry.delivery.message_id(),
             position = entry.delivery.position(),
             error = crate::error::text(&fault),
+            show = self.why(&entry.identity).map(tracing::field::display),
             "a handler ran COMMIT, and the dead letter of its message could not be written; until it is, the message counts as \
              processed; it is retried while this worker runs"
         );
@@ -145,7 +146,7 @@ impl<S: Store> Pipeline<S> {
         let id = if is_left { self.store.insert(&mut txn, &[row]).await?.pop() } else { None };
         self.store.commit(txn).await.of_own()?;
         match id {
-            Some(_) => telemetry::log_failure(id, failure.attempts, failure.next, &failure.error),
+            Some(_) => drop(failure.logged(self.store.facts(), id)),
             None => tracing::debug!("the dead letter of a handler that ran COMMIT was written by an earlier try"),
         }
         Ok(())
@@ -156,7 +157,16 @@ impl<S: Store> Pipeline<S> {
         let _entered = entry.span.enter();
         let Written { classified, row } = taken;
         let outcome = match entry.written(classified) {
-            Some((attempts, next, error)) => Failure { attempts, ..Failure::new(next, error) }.logged(*row),
+            Some((attempts, next, error)) => {
+                let failure = Failure { attempts, ..Failure::new(next, error) };
+                let show_row = || self.store.facts().show_row(*row);
+                match next {
+                    Err(Reason::Conflict) => {
+                        failure.logged_with(*row, || self.why(&entry.identity).unwrap_or_else(show_row))
+                    }
+                    _ => failure.logged_with(*row, show_row),
+                }
+            }
             None => classified.duplicate(self.routes.meters(entry.identity.handler)),
         };
         let is_known = matches!(classified, Classified::Duplicate(_) | Classified::Conflict(_));
@@ -166,6 +176,7 @@ impl<S: Store> Pipeline<S> {
                 outcome,
                 key = %entry.identity.key,
                 error,
+                show = self.why(&entry.identity).map(tracing::field::display),
                 "a message has failed whose key has been claimed meanwhile, so the failure is not recorded"
             );
         }

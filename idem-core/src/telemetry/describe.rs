@@ -1,4 +1,5 @@
-//! The unit and the description of each metric, which an exporter prints (`# HELP` for Prometheus).
+//! The unit and the description of each metric, which an exporter prints (`# HELP` for Prometheus). Those of the metrics that wake
+//! people end with the command that shows more.
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
@@ -18,18 +19,24 @@ const GAUGES: [(&str, &str); 10] = [
     ("idem_parked", "Deliveries that cannot run now and wait unacked in this worker"),
     ("idem_blocked", "Parked deliveries behind another one of their key, which runs or is parked itself"),
     ("idem_scheduled", "Messages in the inbox that will run"),
-    ("idem_dead", "Dead letters in the inbox"),
+    ("idem_dead", "Dead letters in the inbox: idem dead group"),
     ("idem_source_lag", "Messages that wait at the broker"),
     ("idem_outbox_waiting", "Messages that have still to be published, counted up to 100,000"),
-    ("idem_outbox_dead", "Dead letters of the outbox"),
+    ("idem_outbox_dead", "Dead letters of the outbox: idem outbox list"),
     ("idem_outbox_active", "1 while this relay publishes, 0 while it stands by"),
-    ("idem_outbox_unread", "Messages of an outbox that no relay has looked at for a minute, counted up to 100,000"),
+    (
+        "idem_outbox_unread",
+        "Messages of an outbox that no relay has looked at for a minute, counted up to 100,000: idem doctor",
+    ),
 ];
 
 /// Gauges, in seconds.
 const TIMES: [(&str, &str); 3] = [
-    ("idem_blocked_oldest_seconds", "Time for which the oldest parked delivery has been behind another one of its key"),
-    ("idem_oldest_due_seconds", "Time since the oldest due inbox message became due"),
+    (
+        "idem_blocked_oldest_seconds",
+        "Time for which the oldest parked delivery has been behind another one of its key: idem status",
+    ),
+    ("idem_oldest_due_seconds", "Time since the oldest due inbox message became due: idem status"),
     ("idem_outbox_oldest_seconds", "Time since the oldest message that has still to be published was staged"),
 ];
 

@@ -1,4 +1,5 @@
-//! Background tasks of a worker: it prunes old claims, reads the gauges and the lag of its source, and records that it is alive.
+//! Background tasks of a worker: it prunes old claims, reads the gauges and the lag of its source, and records that it is alive, for
+//! other workers and for people.
 
 use std::time::Duration;
 
@@ -123,12 +124,17 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
     }
 }
 
+/// Writes the rows of this process in the table `workers`, until the future is dropped.
+pub(crate) async fn beats<S: Store>(pipeline: &Pipeline<S>) {
+    match pipeline.member.beats(&pipeline.store).await {}
+}
+
 /// Warns of rows in the inbox that no worker has run for a day.
 async fn remind<S: Store>(pipeline: &Pipeline<S>) {
     let Pipeline { consumer, store, routes, .. } = pipeline;
     let (ours, known) = (routes.ids(), store.handlers(Some(consumer)).await.unwrap_or_default());
     for old in known.iter().filter(|old| old.has_rows && is_gone(old) && !ours.contains(&old.id)) {
-        tracing::warn!("{}", rows_of_another(old, &Remedies::of(store, consumer, &old.name, "")));
+        tracing::warn!(show = %store.facts().command(&["doctor"], &[]), "{}", rows_of_another(old, &Remedies::of(store, consumer, &old.name, "")));
     }
 }
 
@@ -162,6 +168,7 @@ async fn release_calls<S: Store>(pipeline: &Pipeline<S>) {
             tracing::warn!(
                 consumer,
                 messages = left.in_doubt,
+                show = %pipeline.store.facts().command(&["calls"], &[]),
                 "the handlers of this version make no external call, and messages wait for which a call may have begun in another \
                  version of the service: start that version again, or make dead letters of them and resolve each, see \
                  \"Deployments\" in the guide `docs::external_recovery`; this is repeated every hour"

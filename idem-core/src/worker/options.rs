@@ -34,6 +34,19 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self.set(|settings| settings.order = order)
     }
 
+    /// Sets the version of your program, by which `idem status` and `idem doctor` tell its instances apart, during a deployment for
+    /// example. The default is the version of idem. Control characters are escaped, and no message depends on it.
+    ///
+    /// ```
+    /// # use idem_core::{Source, Store, Worker};
+    /// # fn add<S: Store>(store: S, orders: impl Source) {
+    /// let worker = Worker::new("billing", store, orders).version(env!("CARGO_PKG_VERSION"));
+    /// # }
+    /// ```
+    pub fn version(self, version: impl Into<String>) -> Self {
+        self.set(|settings| settings.version = version.into())
+    }
+
     /// Limits how many messages may wait in the outbox to be published. While there are more, a worker whose handlers
     /// stage takes nothing from its source and no ordinary row from its inbox, and is not ready, instead of filling the
     /// disk while no relay or no broker works. Nothing fails because of it. They are counted every five seconds, or less

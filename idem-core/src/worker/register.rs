@@ -53,7 +53,8 @@ pub(super) async fn register<S: Store>(
     let ours: Vec<_> = ids.iter().zip(&facts).map(|(id, handler)| (*id, handler.is_natural)).collect();
     let remedies = |old: &str| Remedies::of(store, consumer, old, "");
     let (refused, warned) = left_by_others(&ours, &known, remedies);
-    warned.iter().for_each(|text| tracing::warn!("{text}"));
+    let show = store.facts().command(&["doctor"], &[]);
+    warned.iter().for_each(|text| tracing::warn!(%show, "{text}"));
     if let Some(text) = refused.into_iter().next() {
         return Err(Error::Config(text));
     }
@@ -115,7 +116,7 @@ async fn rename<S: Store>(consumer: &str, store: &S, handlers: &[&Facts]) -> Res
                     "the handler {new:?} of {consumer:?} was {old:?} formerly, and each of these names has claims or rows \
                      of its own, so messages of one may have run again under the other. If they are one handler, let \
                      a worker with the old name run the rows that it has in the inbox, and discard its dead letters, \
-                     `Inbox::list` with `Filter::new().handler({old:?})` and `Inbox::discard`. Then stop the workers \
+                     `idem dead discard --handler {old:?} --yes`. Then stop the workers \
                      of {consumer:?}, run this, which changes nothing while such rows are there, and start again: {join}. If they are two handlers, remove `formerly = {old:?}`"
                 )));
             }
@@ -189,8 +190,8 @@ pub(super) fn rows_of_another(known: &KnownHandler, remedies: &Remedies) -> Stri
          release was rolled back, its next start runs those that are scheduled. If the handler has another name now, give it \
          the old one too, `#[idempotent(formerly = {name:?})]`. If another service or worker has the handler, give each \
          its own consumer name, stop its workers, and move the handler with its claims: {part}. If the rows are not needed, \
-         turn the scheduled ones into dead letters: {dead_letter}; then discard them, `Inbox::list` with \
-         `Filter::new().handler({name:?})` and `Inbox::discard`. To keep dead letters of a handler that is gone, move it in \
+         turn the scheduled ones into dead letters: {dead_letter}; then discard them, \
+         `idem dead discard --handler {name:?} --yes`. To keep dead letters of a handler that is gone, move it in \
          the same way to a consumer name that no worker has"
     )
 }

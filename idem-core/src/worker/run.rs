@@ -212,6 +212,7 @@ fn spawn_background<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
     spawn(&mut beside, pipeline, "lag", |at| async move { housekeeping::source_lag(&at.consumer, of).await });
     spawn(&mut beside, pipeline, "pruning", |at| async move { housekeeping::prune(&at).await });
     spawn(&mut beside, pipeline, "signs of life", |at| async move { housekeeping::record_seen(&at).await });
+    spawn(&mut beside, pipeline, "roster", |at| async move { housekeeping::beats(&at).await });
     if pipeline.outbox.is_some() {
         spawn(&mut beside, pipeline, "watch of the outbox", |at| async move { at.watch_outbox().await });
     }

@@ -125,15 +125,16 @@ async fn a_sequence_that_is_behind_its_table_is_refused_with_the_statement_that_
     world.schedule("one", Ok(Duration::ZERO)).await;
     let stage = "INSERT INTO outboxes (name) VALUES ('shop'), ('bank');
                  INSERT INTO outbox_messages (outbox_id, message_id, destination, envelope, payload)
-                 SELECT 1 + n % 2, gen_random_uuid(), '', '{}', '' FROM generate_series(0, 63) AS n";
+                 SELECT 1 + n % 2, gen_random_uuid(), '', '{}', '' FROM generate_series(0, 63) AS n;
+                 INSERT INTO operations (command, action, actor, key) VALUES (gen_random_uuid(), 'discarded', 'anna', '')";
     world.other.execute(sqlx::raw_sql(stage)).await.unwrap();
     let connect = async |world: &World| {
         Postgres::options(&world.url).schema(&world.schema).connect().await?.register_outbox("shop").await
     };
     connect(&world).await.unwrap();
-    for table in ["inbox_messages", "outbox_messages"] {
+    for table in ["inbox_messages", "outbox_messages", "operations"] {
         let set = format!("SELECT setval(pg_get_serial_sequence('{table}', 'id'), (SELECT max(id) - 1 FROM {table}))");
-        let set = if table == "inbox_messages" { format!("ALTER TABLE {table} ALTER id RESTART") } else { set };
+        let set = if table == "outbox_messages" { set } else { format!("ALTER TABLE {table} ALTER id RESTART") };
         world.other.execute(sqlx::raw_sql(AssertSqlSafe(set))).await.unwrap();
         let why = refusal(connect(&world).await);
         let remedy = why.find("SELECT setval(").map(|at| why[at..].to_owned()).unwrap_or_else(|| panic!("{why}"));

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use idem_core::operator::Operator;
 use idem_core::store::{ClaimState, InboxRows, LookBack, RowKind, RowResult, Transactions};
-use idem_core::{Error, Fingerprint, Inbox, Key};
+use idem_core::{Error, Fingerprint, Key};
 
 use crate::world::{DEADLINE, LEASE, World, world};
 
@@ -56,6 +57,6 @@ async fn nobody_claims_or_replays_under_the_empty_key() {
     let empty = Key::stored(b"").unwrap();
     let claim = world.store.claim_key(&mut world.other, "importer", "row", empty.clone(), Fingerprint::none()).await;
     assert!(matches!(claim, Err(Error::Config(_))), "{claim:?}");
-    let replayed = Inbox::new(&world.store, "billing").replay_as(1, &empty).await;
+    let replayed = Operator::new(&world.store).consumer("billing").replay_as(1, &empty).await;
     assert!(matches!(replayed, Err(Error::Config(_))), "{replayed:?}");
 }

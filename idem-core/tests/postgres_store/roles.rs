@@ -1,6 +1,6 @@
 //! Roles of the database: what they may do, and how their commits last.
 
-use idem_core::store::{Consumers, Transactions};
+use idem_core::store::{By, Consumers, Of, OutboxRows, Question, Replay, Resolution, StoreError, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
@@ -109,7 +109,7 @@ async fn a_role_without_ddl_verifies_what_another_has_migrated() {
     }
     // One table is enough: prune could not record its place, for example.
     role.run(tables).await;
-    for table in ["pruner", "outbox_messages", "call_namespaces"] {
+    for table in ["pruner", "outbox_messages", "call_namespaces", "operations"] {
         role.run(format!("REVOKE UPDATE ON {schema}.{table} FROM {name}")).await;
         let why = refusal(Postgres::options(&role.url).schema(&schema).verify_only().connect().await);
         assert!(why.contains(&format!("\"{table}\"")), "{why}");
@@ -170,5 +170,49 @@ async fn a_role_whose_commits_do_not_last_is_refused_unless_the_user_insists() {
     let level = sqlx::query_scalar::<_, String>("SHOW synchronous_commit");
     assert_eq!(level.fetch_one(crate::world::handler_connection(&mut txn)).await.unwrap(), "on");
     drop((txn, store));
+    role.end(&schema).await;
+}
+
+/// Its role may lose commits, too: an operator acks no message.
+#[tokio::test]
+async fn a_role_that_only_reads_asks_and_is_told_what_it_may_not_do() {
+    let Some(mut role) = Role::create().await else { return };
+    let Some(owner) = url() else { return };
+    let schema = fresh("idem_test");
+    let (name, url) = (role.name.clone(), role.url.clone());
+    let owner = Postgres::options(owner).schema(&schema).connect().await.unwrap();
+    owner.register("billing", &["order_paid"]).await.unwrap();
+    let outbox = owner.register_outbox("billing").await.unwrap();
+    role.run(format!("ALTER ROLE {name} SET synchronous_commit = off; GRANT USAGE ON SCHEMA {schema} TO {name}")).await;
+    let options = || Postgres::options(&url).schema(&schema).for_operator();
+    let select = format!("GRANT SELECT ON ALL TABLES IN SCHEMA \"{schema}\" TO \"{name}\"");
+    let why = refusal(options().connect().await);
+    assert!(why.contains(&select), "{why}");
+    role.run(select).await;
+    role.run(format!("REVOKE SELECT ON {schema}.operations FROM {name}")).await;
+    let why = refusal(options().connect().await);
+    assert!(why.contains("\"operations\"") && !why.contains("INSERT"), "{why}");
+    role.run(format!("GRANT SELECT ON {schema}.operations TO {name}")).await;
+
+    let store = options().connect().await.unwrap();
+    assert_eq!(store.handlers(Some("billing")).await.unwrap().len(), 1);
+    let limit = Question::new("limit", "SELECT current_setting('statement_timeout')", "");
+    let minute = limit.patience(std::time::Duration::from_secs(60));
+    assert_eq!(Consumers::ask(&store, &minute, &[]).await.unwrap(), ["1min"], "longer than other statements may take");
+    let forget = Question::new("forget", "DELETE FROM {schema}.handlers RETURNING name", "").writes();
+    let (ids, by) = ([1], By::new("anna"));
+    for refused in [
+        store.replay(Of::all(&ids), Replay::Plain, &by).await.map(drop),
+        store.resolve(Of::all(&ids), None, &Resolution::Discard, &by).await.map(drop),
+        store.remove_dead_outgoing(outbox, &ids, true, &by).await.map(drop),
+        Consumers::ask(&store, &forget, &[]).await.map(drop),
+        store.prune().await.map(drop),
+    ] {
+        assert!(
+            matches!(&refused, Err(StoreError::Denied(error)) if error.to_string().contains("42501")),
+            "{refused:?}"
+        );
+    }
+    drop((store, owner));
     role.end(&schema).await;
 }

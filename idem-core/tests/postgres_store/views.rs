@@ -77,7 +77,7 @@ async fn the_outbox_is_shown_with_what_waits_and_what_is_dead() {
     assert_eq!(shown(&mut world, columns, "outbox").await, dead);
 }
 
-/// As the log and [`Filter::key`](idem_core::store::Filter::key) have it.
+/// As the log and [`Filter::key`](idem_core::operator::Filter::key) have it.
 #[tokio::test]
 async fn a_key_is_shown_as_everywhere_else() {
     let Some(mut world) = world().await else { return };

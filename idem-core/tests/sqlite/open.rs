@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use idem_core::store::{Consumers, Transactions};
+use idem_core::store::{By, Consumers, Of, Replay, Resolution, StoreError, Transactions};
 use idem_core::{Error, Sqlite};
 
 use crate::world::{Dir, LONG, World, lent};
@@ -77,6 +77,25 @@ async fn settings_that_would_lose_claims_are_refused() {
     }
     says(Sqlite::options("sqlite:a.db").retention(Duration::ZERO).connect().await, &["retention of zero", "give"]);
     assert!(!std::fs::exists("a.db").unwrap());
+}
+
+#[tokio::test]
+async fn an_operator_reads_a_file_that_workers_of_the_same_process_write() {
+    let world = World::new().await;
+    let read_only = format!("{}?mode=ro", world.dir.url());
+    let operator = Sqlite::options(&read_only).for_operator().connect().await.unwrap();
+    assert_eq!(operator.handlers(Some("billing")).await.unwrap().len(), 1);
+    let (ids, by) = ([1], By::new("anna"));
+    for refused in [
+        operator.replay(Of::all(&ids), Replay::Plain, &by).await.map(drop),
+        operator.resolve(Of::all(&ids), None, &Resolution::Discard, &by).await.map(drop),
+        operator.prune().await.map(drop),
+    ] {
+        assert!(matches!(refused, Err(StoreError::Denied(_))), "{refused:?}");
+    }
+    world.store.replay(Of::all(&ids), Replay::Plain, &by).await.unwrap();
+    says(Sqlite::options(world.dir.path("none.db")).for_operator().connect().await, &["none.db", "does not exist yet"]);
+    assert!(!std::fs::exists(world.dir.path("none.db")).unwrap());
 }
 
 #[tokio::test]

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use idem_core::store::{Filter, Page, Row};
-use idem_core::{Error, Inbox, Outcome, Store};
+use idem_core::operator::{Filter, Operator, Page};
+use idem_core::store::Row;
+use idem_core::{Error, Outcome, Store};
 use tokio::sync::{oneshot, watch};
 
 use crate::trace::Trace;
@@ -45,7 +46,7 @@ pub(super) const QUEUE: &str = "trial";
 pub struct Trial<S> {
     broker: Broker,
     pub(super) store: S,
-    inbox: Inbox<S>,
+    operator: Operator<S>,
     launch: Launch,
     pub(super) subject: Arc<Subject>,
     watched: Watched,
@@ -91,7 +92,7 @@ impl<S: Store> Trial<S> {
         Self {
             broker: Broker::new(),
             store: store.clone(),
-            inbox: Inbox::new(store, CONSUMER),
+            operator: Operator::new(store).consumer(CONSUMER),
             launch,
             subject,
             watched: Watched::default(),
@@ -111,13 +112,13 @@ impl<S: Store> Trial<S> {
     /// # Errors
     /// Fails if the database cannot be used.
     pub async fn dead_letters(&self) -> Result<Vec<Row>, Error> {
-        self.inbox.list(&Filter::default(), Page::default()).await
+        Ok(self.operator.list(&Filter::default(), Page::default()).await?.rows)
     }
 
-    /// The inbox, to replay and discard dead letters. A replayed message runs with the next delivery, or when
+    /// The operator, to replay and discard dead letters. A replayed message runs with the next delivery, or when
     /// [`run`](Self::run) is called.
-    pub fn inbox(&self) -> &Inbox<S> {
-        &self.inbox
+    pub fn operator(&self) -> &Operator<S> {
+        &self.operator
     }
 
     /// The broker, to inject faults. The queue is named `trial`.
@@ -192,7 +193,7 @@ impl<S: Store> Trial<S> {
             self.broker.idle().await;
             changed.mark_unchanged();
             let scheduled = Filter::new().scheduled();
-            let is_scheduled = !self.inbox.list(&scheduled, Page::new(1)).await?.is_empty();
+            let is_scheduled = !self.operator.list(&scheduled, Page::new(1)).await?.rows.is_empty();
             if !is_scheduled && self.is_relayed().await? {
                 return Ok(());
             }

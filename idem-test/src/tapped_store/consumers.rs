@@ -2,7 +2,8 @@
 
 use idem_core::Store;
 use idem_core::store::{
-    Consumers, Filter, HandlerId, HandlerMark, KnownHandler, Page, Replay, Replayed, Resolution, Row, Stats, StoreError,
+    By, Consumers, HandlerId, HandlerMark, KnownHandler, Of, Question, Replay, Replayed, Resolution, Row, Stats,
+    StoreError, Value,
 };
 use uuid::Uuid;
 
@@ -35,22 +36,26 @@ impl<S: Store, T: StoreTap> Consumers for TappedStore<S, T> {
         self.within.stats(handlers).await
     }
 
-    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
-        self.within.list(consumer, filter, page).await
+    async fn rows(&self, ids: &[i64]) -> Result<Vec<Row>, StoreError> {
+        self.within.rows(ids).await
     }
 
-    async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Result<Replayed, StoreError> {
-        self.within.replay(consumer, id, how).await
+    async fn replay(&self, of: Of<'_>, how: Replay<'_>, by: &By) -> Result<Vec<(i64, Replayed)>, StoreError> {
+        self.within.replay(of, how, by).await
     }
 
     async fn resolve(
         &self,
-        consumer: &str,
-        id: i64,
+        of: Of<'_>,
         provider_key: Option<Uuid>,
-        resolution: &Resolution,
-    ) -> Result<bool, StoreError> {
-        self.within.resolve(consumer, id, provider_key, resolution).await
+        how: &Resolution,
+        by: &By,
+    ) -> Result<Vec<i64>, StoreError> {
+        self.within.resolve(of, provider_key, how, by).await
+    }
+
+    async fn ask(&self, question: &Question, values: &[Value]) -> Result<Vec<String>, StoreError> {
+        self.within.ask(question, values).await
     }
 
     async fn prune(&self) -> Result<u64, StoreError> {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats,
-    Page, PublishFailure, RowRef, StoreError, UnreadOutbox,
+    By, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows,
+    OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox,
 };
 use idem_core::{Error, StagedMessage, Store};
 use uuid::Uuid;
@@ -101,7 +101,13 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         self.within.dead_outgoing(outbox, page).await
     }
 
-    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Result<bool, StoreError> {
-        self.within.remove_dead_outgoing(outbox, id, again).await
+    async fn remove_dead_outgoing(
+        &self,
+        outbox: OutboxId,
+        ids: &[i64],
+        again: bool,
+        by: &By,
+    ) -> Result<Vec<i64>, StoreError> {
+        self.within.remove_dead_outgoing(outbox, ids, again, by).await
     }
 }

@@ -1,7 +1,8 @@
 //! The steps of an operator, and what is left at the end.
 
+use idem_core::operator::Operator;
 use idem_core::store::{Replayed, Resolution, Row};
-use idem_core::{Error, Inbox, Key, Store};
+use idem_core::{Error, Key, Store};
 
 use super::book::Trace;
 use super::subject::Subject;
@@ -10,35 +11,40 @@ use super::subject::Subject;
 const OPERATOR: &str = "operator";
 
 impl Trace {
-    /// Replays a dead letter, as [`Inbox::replay`] does.
+    /// Replays a dead letter, as [`Operator::replay`] does.
     ///
     /// # Errors
     /// As that.
-    pub async fn replay<S: Store>(&self, inbox: &Inbox<S>, row: &Row) -> Result<Replayed, Error> {
+    pub async fn replay<S: Store>(&self, operator: &Operator<S>, row: &Row) -> Result<Replayed, Error> {
         let step = if calls(row) { "call-replayed" } else { "replayed" };
         let number = self.begin(step, row, "");
-        let replayed = inbox.replay(row.id).await?;
+        let replayed = operator.replay(row.id).await?;
         self.end(number, replayed == Replayed::Due);
         Ok(replayed)
     }
 
-    /// Discards a dead letter, as [`Inbox::discard`] does.
+    /// Discards a dead letter, as [`Operator::discard`] does.
     ///
     /// # Errors
     /// As that.
-    pub async fn discard<S: Store>(&self, inbox: &Inbox<S>, row: &Row) -> Result<bool, Error> {
+    pub async fn discard<S: Store>(&self, operator: &Operator<S>, row: &Row) -> Result<bool, Error> {
         let step = if calls(row) { "call-discarded" } else { "discarded" };
         let number = self.begin(step, row, "");
-        let discarded = inbox.discard(row.id).await?;
+        let discarded = operator.discard(row.id).await?;
         self.end(number, discarded);
         Ok(discarded)
     }
 
-    /// Resolves a dead letter whose call may have begun, as [`Inbox::resolve`] does.
+    /// Resolves a dead letter whose call may have begun, as [`Operator::resolve`] does.
     ///
     /// # Errors
     /// As that. Or it has no key for a call.
-    pub async fn resolve<S: Store>(&self, inbox: &Inbox<S>, row: &Row, resolution: Resolution) -> Result<bool, Error> {
+    pub async fn resolve<S: Store>(
+        &self,
+        operator: &Operator<S>,
+        row: &Row,
+        resolution: Resolution,
+    ) -> Result<bool, Error> {
         let provider_key = row.provider_key.ok_or_else(|| Error::Config("its handler makes no call".to_owned()))?;
         let (step, values) = match &resolution {
             Resolution::Answer(_) => ("resolved", "by=answer"),
@@ -46,7 +52,7 @@ impl Trace {
             _ => ("call-discarded", ""),
         };
         let number = self.begin(step, row, values);
-        let resolved = inbox.resolve(row.id, provider_key, resolution).await?;
+        let resolved = operator.resolve(row.id, provider_key, resolution).await?;
         self.end(number, resolved);
         Ok(resolved)
     }

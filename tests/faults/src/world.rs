@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use idem::codec::Json;
 use idem::handler::WithHandlers;
+use idem::operator::{Filter, Operator, Page};
 use idem::store::postgres::PostgresOptions;
-use idem::store::{Filter, Page, Row, Transactions};
-use idem::{Error, Health, Inbox, IsolationLock, Postgres, RetryPolicy, Source, Store, Worker};
+use idem::store::{Row, Transactions};
+use idem::{Error, Health, IsolationLock, Postgres, RetryPolicy, Source, Store, Worker};
 use idem_test::Broker;
 use idem_test::harness::{TracedHandler, TracedProcess, TracedSource, TracedStore};
 use sqlx::postgres::{PgPool, PgPoolOptions};
@@ -142,16 +143,16 @@ impl World {
     }
 
     /// The operator's view of the inbox.
-    pub fn inbox(&self, store: &Postgres) -> Inbox<Postgres> {
-        Inbox::new(store, CONSUMER)
+    pub fn operator(&self, store: &Postgres) -> Operator<Postgres> {
+        Operator::new(store).consumer(CONSUMER)
     }
 
     /// All inbox rows, dead ones first.
     pub async fn rows(&self, store: &Postgres) -> Vec<Row> {
         let (dead, scheduled) = (Filter::default(), Filter::new().scheduled());
         let page = Page::new(10_000);
-        let mut rows = self.inbox(store).list(&dead, page).await.unwrap();
-        rows.extend(self.inbox(store).list(&scheduled, page).await.unwrap());
+        let mut rows = self.operator(store).list(&dead, page).await.unwrap().rows;
+        rows.extend(self.operator(store).list(&scheduled, page).await.unwrap().rows);
         rows
     }
 

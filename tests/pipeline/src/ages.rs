@@ -51,8 +51,8 @@ pub async fn a_message_older_than_the_pruned_claims_is_dead_as_too_old<W: World>
     assert_eq!((dead.reason, dead.attempts), (Some(Reason::TooOld), 0));
     assert!(dead.error.contains("3h") && dead.error.contains(".retention("), "{}", dead.error);
 
-    assert_eq!(line.inbox().replay(dead.id).await.unwrap(), Replayed::NeedsForce);
-    assert_eq!(line.inbox().replay_by_force(dead.id).await.unwrap(), Replayed::Due);
+    assert_eq!(line.operator().replay(dead.id).await.unwrap(), Replayed::NeedsForce);
+    assert_eq!(line.operator().replay_by_force(dead.id).await.unwrap(), Replayed::Due);
     assert_eq!(line.run(4).await[3], "processed");
     assert_eq!(line.effects("seen").await, 2, "as the operator was told");
 }

@@ -90,7 +90,7 @@ pub async fn a_call_that_never_has_a_result_is_dead_as_crashed<W: World>(world: 
     until(async || !paying.0.dead().await.is_empty()).await;
     let dead = paying.0.one_dead().await;
     assert_eq!((dead.reason, paying.counts("a").await.1), (Some(Reason::Crashed), 0));
-    paying.0.inbox().replay(dead.id).await.unwrap();
+    paying.0.operator().replay(dead.id).await.unwrap();
     paying.completed("a").await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 1, 1));

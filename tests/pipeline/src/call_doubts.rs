@@ -71,8 +71,8 @@ pub async fn another_request_of_a_call_in_doubt_charges_nothing<W: World>(world:
     assert_eq!((paying.provider().ledger().len(), paying.counts("a").await), (1, (1, 1, 0)));
     let dead = paying.0.one_dead().await;
     assert_eq!((dead.reason, dead.called_at.is_some()), (Some(Reason::Permanent), true), "{}", dead.error);
-    assert!(!paying.0.inbox().discard(dead.id).await.unwrap(), "nobody would find what was paid");
-    assert_eq!(paying.0.inbox().replay(dead.id).await.unwrap(), Replayed::Due);
+    assert!(!paying.0.operator().discard(dead.id).await.unwrap(), "nobody would find what was paid");
+    assert_eq!(paying.0.operator().replay(dead.id).await.unwrap(), Replayed::Due);
     paying.time_passes(MINUTE).await;
     paying.completes("a").await;
     assert_eq!((paying.provider().ledger().len(), paying.counts("a").await), (1, (1, 2, 1)));

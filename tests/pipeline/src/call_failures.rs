@@ -58,7 +58,7 @@ pub async fn a_replay_of_a_call_without_a_key_calls_nobody<W: World>(world: W) {
     let worker = paying.start_with(Settings { max_payload: 50_000, ..Settings::default() });
     paying.sees(&["scheduled 0", "dead: too large"]).await;
     let dead = paying.0.one_dead().await;
-    assert_eq!(paying.0.inbox().replay(dead.id).await.unwrap(), Replayed::Due);
+    assert_eq!(paying.0.operator().replay(dead.id).await.unwrap(), Replayed::Due);
     paying.sees(&["scheduled 0", "dead: too large", "dead: unresolved"]).await;
     worker.stop().await;
     assert_eq!(paying.counts("large").await, (1, 1, 0));
@@ -128,7 +128,7 @@ pub async fn a_stored_error_ends_the_attempts<W: World>(world: W) {
     paying.sees(&["scheduled 0", "scheduled 1", "dead: exhausted"]).await;
     let dead = paying.0.one_dead().await;
     assert!(paying.has_one_key("a") && dead.error.contains("the status 500"), "{}", dead.error);
-    assert!(paying.0.inbox().resolve(dead.id, dead.provider_key.unwrap(), Resolution::CallAgain).await.unwrap());
+    assert!(paying.0.operator().resolve(dead.id, dead.provider_key.unwrap(), Resolution::CallAgain).await.unwrap());
     // The last request may still be on its way, for all that is known.
     paying.time_passes(MINUTE).await;
     paying.completed("a").await;

@@ -122,7 +122,7 @@ pub async fn an_undeliverable_message_that_is_replayed_behind_a_restored_backup_
     let undeliverable = paying.dead().await;
     worker.stop().await;
     assert_eq!((undeliverable.reason, undeliverable.provider_key), (Some(Reason::TooLarge), None));
-    assert_eq!(paying.0.inbox().replay(undeliverable.id).await.unwrap(), Replayed::Due);
+    assert_eq!(paying.0.operator().replay(undeliverable.id).await.unwrap(), Replayed::Due);
     paying.completes("a").await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));
     assert!(paying.has_one_key("a"));

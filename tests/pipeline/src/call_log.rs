@@ -175,7 +175,7 @@ pub async fn an_answer_under_a_key_that_was_replaced_is_logged<W: World>(world: 
         paying.0.world.run(&Remedies::of(&paying.0.store, "billing", "pays", "").dead_letter).await;
         let dead = paying.0.one_dead().await;
         let key = dead.provider_key.unwrap();
-        assert!(paying.0.inbox().resolve(dead.id, key, Resolution::CallAgain).await.unwrap());
+        assert!(paying.0.operator().resolve(dead.id, key, Resolution::CallAgain).await.unwrap());
         paying.provider().release();
         let text = "a call has returned under a key that an operator has replaced";
         logged(&log, text).await;

@@ -64,7 +64,7 @@ pub async fn a_call_is_not_taken_over_by_another_one<W: World>(world: W) {
     }
     // The version that has the call goes on with its answer.
     let answered = paying.0.dead().await.into_iter().find(|row| row.answer.is_some()).unwrap();
-    assert_eq!(paying.0.inbox().replay(answered.id).await.unwrap(), Replayed::Due);
+    assert_eq!(paying.0.operator().replay(answered.id).await.unwrap(), Replayed::Due);
     paying.completes("fails").await;
     assert_eq!(paying.counts("fails").await, (1, 1, 1));
 }

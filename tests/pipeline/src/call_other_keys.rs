@@ -85,7 +85,7 @@ pub async fn a_conflict_that_is_replayed_under_another_key_is_charged<W: World>(
     let conflict = paying.dead().await;
     assert_eq!(conflict.reason, Some(Reason::Conflict));
     let second = Key::of("a, the second").unwrap();
-    assert_eq!(paying.0.inbox().replay_as(conflict.id, &second).await.unwrap(), Replayed::Due);
+    assert_eq!(paying.0.operator().replay_as(conflict.id, &second).await.unwrap(), Replayed::Due);
     until(async || paying.counts("a").await.2 >= 2).await;
     worker.stop().await;
     is_charged_twice(&paying);

@@ -93,8 +93,8 @@ pub async fn a_message_that_cannot_be_called_for_is_not_in_doubt<W: World>(world
     for row in paying.0.dead().await {
         assert_eq!((row.reason, row.called_at), (Some(Reason::TooLarge), None));
         match row.identity.key == Key::of("a").unwrap() {
-            true => assert_eq!(paying.0.inbox().replay(row.id).await.unwrap(), Replayed::Due),
-            false => assert!(paying.0.inbox().discard(row.id).await.unwrap()),
+            true => assert_eq!(paying.0.operator().replay(row.id).await.unwrap(), Replayed::Due),
+            false => assert!(paying.0.operator().discard(row.id).await.unwrap()),
         }
     }
     paying.completes("a").await;

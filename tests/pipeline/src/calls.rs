@@ -122,7 +122,7 @@ pub async fn a_completion_that_fails_keeps_its_answer<W: World>(world: W) {
     assert_eq!((dead.reason, dead.answer.is_some()), (Some(Reason::RolledBack), true));
     assert_eq!(paying.counts("a").await, (1, 1, 0));
     let runs = paying.0.desk.runs("a");
-    assert_eq!(paying.0.inbox().replay(dead.id).await.unwrap(), Replayed::Due);
+    assert_eq!(paying.0.operator().replay(dead.id).await.unwrap(), Replayed::Due);
     until(async || paying.0.desk.runs("a") != runs && !paying.0.dead().await.is_empty()).await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 1, 0), "a replay completes, and calls nobody");
@@ -137,7 +137,7 @@ pub async fn a_completion_that_commits_keeps_its_answer<W: World>(world: W) {
     let dead = paying.0.one_dead().await;
     assert_eq!((dead.reason, dead.answer.is_some()), (Some(Reason::Committed), true));
     assert_eq!((dead.call_name.as_deref(), dead.called_at.is_some()), (Some("pay"), true));
-    assert_eq!(paying.0.inbox().replay_by_force(dead.id).await.unwrap(), Replayed::Due);
+    assert_eq!(paying.0.operator().replay_by_force(dead.id).await.unwrap(), Replayed::Due);
     until(async || paying.0.scheduled().await.is_empty()).await;
     worker.stop().await;
     let (charged, requested, completed) = paying.counts("a").await;
@@ -188,7 +188,7 @@ pub async fn an_answer_over_the_limit_is_dead_and_is_asked_for_again<W: World>(w
     worker.stop().await;
     let dead = paying.0.one_dead().await;
     assert!(dead.error.contains("`.max_payload(..)`") && dead.answer.is_none(), "{}", dead.error);
-    assert_eq!(paying.0.inbox().replay(dead.id).await.unwrap(), Replayed::Due);
+    assert_eq!(paying.0.operator().replay(dead.id).await.unwrap(), Replayed::Due);
     let worker = paying.start();
     paying.sees(&["scheduled 0", "dead: too large", "processed"]).await;
     worker.stop().await;
@@ -218,10 +218,10 @@ pub async fn an_operator_gives_the_answer<W: World>(world: W) {
     paying.sees(&["scheduled 0", "dead: unresolved"]).await;
     let dead = paying.0.one_dead().await;
     let key = dead.provider_key.unwrap().to_string();
-    assert!(dead.error.contains(&key) && dead.error.contains("`Inbox::resolve`"), "{}", dead.error);
-    assert_eq!(paying.0.inbox().replay(dead.id).await.unwrap(), Replayed::Unresolved);
+    assert!(dead.error.contains(&key) && dead.error.contains("`idem calls resolve`"), "{}", dead.error);
+    assert_eq!(paying.0.operator().replay(dead.id).await.unwrap(), Replayed::Unresolved);
     let answer = Resolution::answer(&serde_json::json!({ "number": "1" })).unwrap();
-    assert!(paying.0.inbox().resolve(dead.id, dead.provider_key.unwrap(), answer).await.unwrap());
+    assert!(paying.0.operator().resolve(dead.id, dead.provider_key.unwrap(), answer).await.unwrap());
     paying.sees(&["scheduled 0", "dead: unresolved", "processed"]).await;
     worker.stop().await;
     assert_eq!((paying.counts("a").await, paying.0.effects("a 1").await), ((1, 1, 1), 1));

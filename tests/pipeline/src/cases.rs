@@ -93,6 +93,9 @@ macro_rules! pipeline_suite {
         $crate::__pipeline_in_every_mode!($crate::Mode::<$world>::single());
         $crate::__calls_that_fail!($crate::Mode::<$world>::single());
         $crate::__suite! { $crate::Mode::<$world>::single();
+            // roster
+            each_worker_has_a_row
+            a_worker_does_its_work_without_the_table_of_workers
             // duplicates
             a_duplicate_needs_no_second_look
             a_conflict_locks_the_claim_beside_which_it_is_written

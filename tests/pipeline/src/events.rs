@@ -123,7 +123,7 @@ pub async fn a_cloud_event_runs_from_the_inbox_with_its_data<W: World>(world: W)
     let dead = line.one_dead().await;
     assert_eq!(dead.delivery.payload(), dies.payload(), "it is kept as it came");
     line.desk.go.send_replace(true);
-    assert_eq!(line.inbox().replay(dead.id).await.unwrap(), Replayed::Due);
+    assert_eq!(line.operator().replay(dead.id).await.unwrap(), Replayed::Due);
     assert_eq!(run(&line, 1).await, ["processed"]);
     assert_eq!(line.effects("paid b of /shop 4").await, 1);
 }

@@ -31,6 +31,8 @@ macro_rules! __pipeline_in_every_mode {
             a_crash_before_the_fetch_calls_once
             a_crash_behind_the_call_repeats_it_under_its_key
             a_crash_in_the_completion_calls_nobody_again
+            // roster
+            a_worker_counts_what_its_observer_sees
             // failures
             an_error_that_panics_is_a_failure_of_its_message
             a_handler_that_never_waits_ends_at_its_timeout
@@ -212,6 +214,17 @@ macro_rules! __pipeline_in_every_mode {
             a_replay_of_a_conflict_under_a_new_key_has_its_effect
             a_replay_of_a_committed_message_needs_force
             a_replay_of_an_unknown_type_finds_its_handler
+            // new keys
+            conflicts_run_once_under_the_new_keys_of_their_handler
+            conflicts_whose_handler_has_no_new_key_are_conflicts_again
+            a_conflict_of_a_local_message_keeps_its_key
+            // why
+            a_delivery_becomes_what_was_foretold
+            a_delivery_that_is_too_old_is_foretold
+            a_natural_delivery_is_foretold
+            a_copy_of_a_local_message_is_foretold
+            a_delivery_for_several_handlers_is_foretold_for_each
+            a_delivery_is_foretold_under_a_former_name
             // drain
             a_drain_finishes_what_runs_and_releases_the_rest
             a_drain_releases_what_waits_for_a_lane_at_once

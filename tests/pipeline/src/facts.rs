@@ -97,7 +97,7 @@ pub async fn the_facts_of_a_message_are_the_same_wherever_it_runs<W: World>(worl
         let dead = line.one_dead().await;
         let known = all(&dead.delivery);
         line.desk.go.send_replace(true);
-        assert_eq!(line.inbox().replay(dead.id).await.unwrap(), Replayed::Due);
+        assert_eq!(line.operator().replay(dead.id).await.unwrap(), Replayed::Due);
         run(&line, before + 3).await;
         assert_eq!(line.outcomes(0).await[before + 2], "processed");
 

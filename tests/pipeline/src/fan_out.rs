@@ -178,7 +178,7 @@ pub async fn a_message_that_one_handler_cannot_take_is_its_dead_letter_only<W: W
     let reasons: BTreeSet<_> = dead.iter().map(|row| (row.handler.as_str(), row.reason.unwrap().as_str())).collect();
     assert_eq!(reasons, BTreeSet::from([("mails", "no key"), ("mails", "undecodable")]));
     for row in &dead {
-        assert_eq!(line.inbox().replay(row.id).await.unwrap(), Replayed::Due);
+        assert_eq!(line.operator().replay(row.id).await.unwrap(), Replayed::Due);
     }
     outcomes(&line, 2, 6).await;
     worker.stop_once_idle(&line.queue).await;
@@ -219,7 +219,7 @@ pub async fn a_replay_of_an_unknown_type_reaches_several_handlers<W: World>(worl
     line.publish(with_mail(&Order::ok("a"), "sent"));
     assert_eq!(line.outcomes(1).await, ["dead: unknown type"]);
     worker_without.stop_once_idle(&line.queue).await;
-    line.inbox().replay(line.one_dead().await.id).await.unwrap();
+    line.operator().replay(line.one_dead().await.id).await.unwrap();
     let worker = start(&line);
     outcomes(&line, 2, 3).await;
     worker.stop().await;

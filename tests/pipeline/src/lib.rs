@@ -45,6 +45,7 @@ mod long_outages;
 mod mode;
 mod natural;
 mod neighbours;
+mod new_keys;
 mod newest;
 mod once;
 mod options;
@@ -60,6 +61,7 @@ mod readiness;
 mod redelivered;
 mod refusals;
 mod replay;
+mod roster;
 mod routes;
 mod running;
 mod schemas;
@@ -74,6 +76,7 @@ mod unprepared;
 mod unrecorded;
 mod unregistered;
 mod watched;
+mod why;
 
 pub use ages::*;
 pub use away::*;
@@ -112,6 +115,7 @@ pub use long_outages::*;
 pub use mode::Mode;
 pub use natural::*;
 pub use neighbours::*;
+pub use new_keys::*;
 pub use newest::*;
 pub use once::*;
 pub use options::*;
@@ -124,6 +128,7 @@ pub use readiness::*;
 pub use redelivered::*;
 pub use refusals::*;
 pub use replay::*;
+pub use roster::*;
 pub use routes::*;
 pub use spins::*;
 pub use starts::*;
@@ -133,6 +138,7 @@ pub use unanswered::*;
 pub use unprepared::*;
 pub use unrecorded::*;
 pub use unregistered::*;
+pub use why::*;
 
 /// Generates one test per case. Each test awaits `$world`, a future of its world.
 #[doc(hidden)]

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_core::store::{Filter, Page, Row};
+use idem_core::operator::{Filter, Operator, Page};
+use idem_core::store::Row;
 use idem_core::{
-    Codec, Inbox, IsolationLock, Json, NoHandlers, Observed, Outcome, Source, Store, SubscribeOptions, WithHandlers,
-    Worker,
+    Codec, IsolationLock, Json, NoHandlers, Observed, Outcome, Source, Store, SubscribeOptions, WithHandlers, Worker,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -285,17 +285,17 @@ impl<W: World> Line<W> {
         self.world.number(&format!("SELECT count(*) FROM {effects} WHERE name = '{name}'")).await
     }
 
-    pub(super) fn inbox(&self) -> Inbox<W::Store> {
-        Inbox::new(&self.store, "billing")
+    pub(super) fn operator(&self) -> Operator<W::Store> {
+        Operator::new(&self.store).consumer("billing")
     }
 
     pub(super) async fn dead(&self) -> Vec<Row> {
-        self.inbox().list(&Filter::default(), Page::default()).await.unwrap()
+        self.operator().list(&Filter::default(), Page::default()).await.unwrap().rows
     }
 
     pub(super) async fn scheduled(&self) -> Vec<Row> {
         let scheduled = Filter::new().scheduled();
-        self.inbox().list(&scheduled, Page::default()).await.unwrap()
+        self.operator().list(&scheduled, Page::default()).await.unwrap().rows
     }
 
     /// The only dead letter.

@@ -157,7 +157,7 @@ pub async fn a_local_message_under_the_key_of_another_is_a_conflict<W: World>(wo
     let dead = handing.0.dead().await;
     assert_eq!(dead.len(), 3, "{dead:?}");
     assert!(dead.iter().all(|row| row.reason == Some(idem_core::Reason::Conflict)), "{dead:?}");
-    assert!(dead.iter().all(|row| row.error.contains("replay_as") && row.handler == "receives"), "{dead:?}");
+    assert!(dead.iter().all(|row| row.error.contains("--as") && row.handler == "receives"), "{dead:?}");
     assert_eq!((handing.0.effects("receipt a").await, handing.0.effects("first c").await), (1, 1));
     assert_eq!(handing.claims().await, 2);
 }

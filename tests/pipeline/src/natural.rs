@@ -63,7 +63,7 @@ pub async fn a_natural_message_that_fails_runs_from_the_inbox<W: World>(world: W
     assert_eq!(line.run(7).await.last().unwrap(), "dead: exhausted");
     let dead = line.one_dead().await;
     assert_eq!((dead.handler.as_str(), dead.attempts, line.effects("b").await), ("natural", 5, 0));
-    line.inbox().discard(dead.id).await.unwrap();
+    line.operator().discard(dead.id).await.unwrap();
     assert!(line.dead().await.is_empty());
 }
 

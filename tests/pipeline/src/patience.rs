@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Consumers, Filter, Page};
+use idem_core::operator::{Filter, Page};
 use idem_core::{IsolationLock, Key};
 use tokio::sync::watch;
 
@@ -29,7 +29,7 @@ pub async fn an_orphan_that_waits_for_long_lets_other_rows_start<W: World>(world
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     let filter = Filter::new().scheduled();
     let row = async || {
-        let rows = line.store.list("billing", &filter, Page::default()).await.unwrap();
+        let rows = line.operator().list(&filter, Page::default()).await.unwrap().rows;
         rows.into_iter().find(|row| row.identity.key == Key::of("orphan").unwrap()).unwrap()
     };
     // Due only now that the other message runs.

@@ -17,7 +17,7 @@ pub async fn a_replay_runs_it_once<W: World>(world: W) {
     line.publish(order.clone());
     line.run(1).await;
     let id = line.one_dead().await.id;
-    assert_eq!(line.inbox().replay(id).await.unwrap(), Replayed::Due);
+    assert_eq!(line.operator().replay(id).await.unwrap(), Replayed::Due);
     line.publish(order);
     assert_eq!(sorted(line.run(3).await.split_off(1)), ["duplicate", "processed"]);
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 2));
@@ -30,13 +30,13 @@ pub async fn a_replay_twice_has_one_effect<W: World>(world: W) {
     line.publish(Order::new("a", &[Act::Permanent, Act::Ok]));
     line.run(1).await;
     let id = line.one_dead().await.id;
-    let inbox = line.inbox();
+    let inbox = line.operator();
     let (one, two) = tokio::join!(inbox.replay(id), inbox.replay(id));
     let mut answers = [one.unwrap(), two.unwrap()].map(|answer| answer == Replayed::Due);
     answers.sort_unstable();
     assert_eq!(answers, [false, true]);
     assert_eq!(line.run(2).await[1], "processed");
-    assert_eq!(line.inbox().replay(id).await.unwrap(), Replayed::NotFound);
+    assert_eq!(line.operator().replay(id).await.unwrap(), Replayed::NotFound);
     line.publish(Order::ok("after"));
     line.run(3).await;
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 2));
@@ -50,7 +50,7 @@ pub async fn a_replay_of_a_conflict_under_a_new_key_has_its_effect<W: World>(wor
     line.publish(Order::new("a", &[Act::Ok, Act::Ok]));
     assert_eq!(line.run(2).await[1], "dead: conflict");
     let id = line.one_dead().await.id;
-    let inbox = line.inbox();
+    let inbox = line.operator();
     assert_eq!(inbox.replay(id).await.unwrap(), Replayed::NeedsKey);
     assert_eq!(inbox.replay_as(id, &Key::of("a").unwrap()).await.unwrap(), Replayed::KeyTaken);
     assert_eq!(inbox.replay_as(id, &Key::of("a, the second").unwrap()).await.unwrap(), Replayed::Due);
@@ -65,8 +65,8 @@ pub async fn a_replay_of_a_committed_message_needs_force<W: World>(world: W) {
     line.publish(Order::new("a", &[Act::Commit, Act::Ok]));
     line.run(1).await;
     let id = line.one_dead().await.id;
-    assert_eq!(line.inbox().replay(id).await.unwrap(), Replayed::NeedsForce);
-    assert_eq!(line.inbox().replay_by_force(id).await.unwrap(), Replayed::Due);
+    assert_eq!(line.operator().replay(id).await.unwrap(), Replayed::NeedsForce);
+    assert_eq!(line.operator().replay_by_force(id).await.unwrap(), Replayed::Due);
     assert_eq!(line.run(2).await[1], "processed");
     let stands = i64::from(!W::FEATURES.refuses_commit);
     assert_eq!(line.effects("a").await, 1 + stands, "as the operator was told");
@@ -80,7 +80,7 @@ pub async fn a_replay_of_an_unknown_type_finds_its_handler<W: World>(world: W) {
     line.publish_raw(refund("a"));
     assert_eq!(line.run(1).await, ["dead: unknown type"]);
     let id = line.one_dead().await.id;
-    assert_eq!(line.inbox().replay(id).await.unwrap(), Replayed::Due);
+    assert_eq!(line.operator().replay(id).await.unwrap(), Replayed::Due);
     let both = Settings { both: true, ..Settings::default() };
     line.runs_to(both.clone(), &["scheduled 0", "processed"]).await;
     assert_eq!(line.effects("refund a").await, 1);
@@ -90,7 +90,7 @@ pub async fn a_replay_of_an_unknown_type_finds_its_handler<W: World>(world: W) {
     line.publish_raw(refund("b"));
     line.runs_to(both.clone(), &["processed"]).await;
     let id = line.one_dead().await.id;
-    assert_eq!(line.inbox().replay(id).await.unwrap(), Replayed::Due);
+    assert_eq!(line.operator().replay(id).await.unwrap(), Replayed::Due);
     line.runs_to(both, &["duplicate"]).await;
     assert_eq!(line.effects("refund b").await, 1);
     assert!(line.dead().await.is_empty() && line.scheduled().await.is_empty());

@@ -156,7 +156,7 @@ pub async fn a_subject_chooses_the_handler_by_its_pattern<W: World>(world: W) {
     assert_eq!(errors, ["no subject", "the subject \"orders.1.2.paid\"", "the subject \"refunds\""]);
 
     for row in dead {
-        line.inbox().replay(row.id).await.unwrap();
+        line.operator().replay(row.id).await.unwrap();
     }
     let rest = worker().handler::<Routed<W, 3>>().handler::<Routed<W, 0>>().handler::<Routed<W, 1>>();
     let rest = rest.handler::<Routed<W, 2>>().route_by_subject();

@@ -175,7 +175,7 @@ pub async fn a_replay_of_a_row_without_a_schema_asks_again<W: World>(world: W) {
         assert_eq!(line.outcomes(1 + times).await[times], "dead: undecodable");
         assert_eq!(registry.times_asked(), times);
         registry.answers("v1", if times == 1 { Answer::Unknown } else { Answer::Known });
-        assert_eq!(line.inbox().replay(line.one_dead().await.id).await.unwrap(), Replayed::Due);
+        assert_eq!(line.operator().replay(line.one_dead().await.id).await.unwrap(), Replayed::Due);
     }
     // A replayed message has all its attempts again, and its handler fails at the first one.
     assert_eq!(line.outcomes(5).await[3..], ["scheduled 1", "processed"]);

@@ -100,7 +100,7 @@ pub async fn a_dead_letter_that_was_discarded_is_not_written_again<W: World>(wor
     line.publish(Order::new("a", &[Act::Commit]));
     let worker = line.start_over(hook, Settings::default());
     soon(again.subscribe().wait_for(|again| *again)).await.unwrap();
-    assert!(line.inbox().discard(line.one_dead().await.id).await.unwrap());
+    assert!(line.operator().discard(line.one_dead().await.id).await.unwrap());
     open.send_replace(true);
     assert_eq!(line.outcomes(1).await, ["dead: committed by its handler"]);
     worker.stop_once_idle(&line.queue).await;

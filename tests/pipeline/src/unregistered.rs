@@ -3,7 +3,8 @@
 use std::future::ready;
 use std::time::Duration;
 
-use idem_core::store::{Consumers, Filter, Page, Remedies, SEEN_RECENTLY, StoreError};
+use idem_core::operator::{Filter, Page};
+use idem_core::store::{Consumers, Remedies, SEEN_RECENTLY, StoreError};
 use idem_core::{Reason, Worker};
 use tokio::sync::watch;
 use tracing::instrument::WithSubscriber;
@@ -92,7 +93,7 @@ pub async fn rows_of_an_unknown_handler_refuse_the_start_with_each_remedy<W: Wor
     let refused = line.start().refused().await;
     let remedies = Remedies::of(&line.store, "billing", "refunds", "orders");
     let named =
-        ["\"billing\"", "\"refunds\"", "1 day", "formerly = \"refunds\"", "keep dead letters", "Inbox::discard"];
+        ["\"billing\"", "\"refunds\"", "1 day", "formerly = \"refunds\"", "keep dead letters", "idem dead discard"];
     for remedy in named.into_iter().chain([&*remedies.part, &remedies.dead_letter]) {
         assert!(refused.contains(remedy), "{remedy:?} is not in {refused:?}");
     }
@@ -112,9 +113,9 @@ pub async fn scheduled_rows_of_an_unknown_handler_can_be_discarded<W: World>(wor
     line.start().refused().await;
     line.world.run(&Remedies::of(&line.store, "billing", "refunds", "orders").dead_letter).await;
     let filter = Filter::new().handler("refunds");
-    let dead = line.inbox().list(&filter, Page::default()).await.unwrap();
+    let dead = line.operator().list(&filter, Page::default()).await.unwrap().rows;
     assert_eq!(dead.iter().map(|row| row.reason).collect::<Vec<_>>(), [Some(Reason::Permanent)]);
-    assert!(line.inbox().discard(dead[0].id).await.unwrap());
+    assert!(line.operator().discard(dead[0].id).await.unwrap());
     starts(&line, "b").await;
     line.publish_raw(refund("a", Act::Fail));
     line.runs_to(newer(), &["duplicate"]).await;
@@ -193,7 +194,7 @@ pub async fn two_names_that_have_claims_each_refuse_to_be_one_with_the_remedy<W:
     with_former_name(&line).refused().await;
     line.publish(Order::ok("a"));
     line.runs_to(Settings::once(), &["duplicate"]).await;
-    assert!(line.inbox().discard(line.one_dead().await.id).await.unwrap());
+    assert!(line.operator().discard(line.one_dead().await.id).await.unwrap());
     line.world.run(&remedy).await;
     with_former_name(&line).stop().await;
     line.publish(Order::ok("a"));

@@ -9,7 +9,7 @@ use idem::{Error, shutdown_signal};
 use idem_conformance::until;
 use idem_test::{Broker, MemorySink, Reply};
 use serde::{Deserialize, Serialize};
-use sqlx::SqliteConnection;
+use sqlx::{Connection, SqliteConnection};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 use tokio::sync::oneshot;
@@ -42,14 +42,14 @@ async fn stages(event: Event, _: &mut SqliteConnection, outbox: Outbox) -> Resul
 struct World {
     store: Sqlite,
     broker: Broker,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl World {
     async fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = Sqlite::connect(&format!("sqlite://{}/idem.db", directory.path().display())).await.unwrap();
-        Self { store, broker: Broker::new(), _directory: directory }
+        Self { store, broker: Broker::new(), directory }
     }
 
     fn worker(
@@ -132,6 +132,45 @@ async fn a_relay_publishes_and_drains_with_the_workers_of_its_group() {
     timeout(LIMIT, running).await.unwrap().unwrap().unwrap();
     assert!(health.iter().all(|one| !one.is_ready()), "both have ended");
     assert!(sink.closed() > 0, "the relay has closed its connection");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_workers_and_relays_of_a_group_are_in_the_table() {
+    let world = World::new().await;
+    let worker = Worker::new("one", world.store.clone(), world.broker.queue("one")).handler::<stages>().version("7.1");
+    let sink = MemorySink::new();
+    let relay = Relay::new("one", world.store.clone(), sink.clone()).version("7.2");
+    let (end, ended) = oneshot::channel::<()>();
+    let running = tokio::spawn(Workers::new().add(worker).relay(relay).run_until(async { drop(ended.await) }));
+    let url = format!("sqlite://{}/idem.db", world.directory.path().display());
+    let mut database = SqliteConnection::connect(&url).await.unwrap();
+    let mut rows = async || -> Vec<(String, String, String, i64)> {
+        let alive = "SELECT kind, name, version, pid FROM idem_workers ORDER BY kind";
+        sqlx::query_as(alive).fetch_all(&mut database).await.unwrap()
+    };
+    let row =
+        |kind: &str, version: &str| (kind.to_owned(), "one".to_owned(), version.to_owned(), std::process::id().into());
+    let both = [row("relay", "7.2"), row("worker", "7.1")];
+    until(async || rows().await == both).await;
+    world.broker.publish_json("one", &Event { id: 1 }).unwrap();
+    timeout(LIMIT, sink.wait_for(|sink| sink.published().len() == 1)).await.unwrap();
+    timeout(LIMIT, world.broker.idle()).await.unwrap();
+    // One that joins writes the rows of all at once.
+    let (leave, left) = oneshot::channel::<()>();
+    let other = Relay::new("two", world.store.clone(), MemorySink::new());
+    let other = tokio::spawn(other.run_until(async { drop(left.await) }));
+    until(async || rows().await.len() == 3).await;
+    let minute = |minute: u8| format!("CAST(report -> 'processed' ->> {minute} AS INTEGER)");
+    let counted =
+        format!("SELECT kind, {} + {} FROM idem_workers WHERE name = 'one' ORDER BY kind", minute(0), minute(1));
+    let mut looks = SqliteConnection::connect(&url).await.unwrap();
+    let counted: Vec<(String, i64)> = sqlx::query_as(sqlx::AssertSqlSafe(counted)).fetch_all(&mut looks).await.unwrap();
+    assert_eq!(counted, [("relay".to_owned(), 1), ("worker".to_owned(), 1)]);
+    leave.send(()).unwrap();
+    timeout(LIMIT, other).await.unwrap().unwrap().unwrap();
+    end.send(()).unwrap();
+    timeout(LIMIT, running).await.unwrap().unwrap().unwrap();
+    assert_eq!(rows().await.len(), 3, "a row stays, and is soon too old to count as alive");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -84,6 +84,8 @@ pub(super) enum About {
     Messages,
     /// As `Messages`, and the statement writes payloads.
     Payloads,
+    /// As `Messages`, and an operator's role may lack the privilege, or the server be a standby.
+    Operator,
 }
 
 impl Failure {
@@ -108,6 +110,7 @@ impl Failure {
             code if about != About::Nothing && ["22", "54", "P0"].iter().any(|class| code.starts_with(class)) => {
                 StoreError::Message(error)
             }
+            "42501" | "25006" if about == About::Operator => StoreError::Denied(error),
             // Among others: 25006 read-only, 42 no table or no privilege, 53 no disk space or memory.
             _ => StoreError::Unavailable(error),
         }

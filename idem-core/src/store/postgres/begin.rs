@@ -68,6 +68,19 @@ pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) 
     format!("{}; {limits} SELECT pg_catalog.pg_current_xact_id()::text", kind.isolation.begin())
 }
 
+/// For the questions of operators, each of which needs the first rows of an index only. Behind a deploy that has just failed, most rows
+/// are not yet visible to all transactions. PostgreSQL would rather read the whole table then, or collect all rows of an index.
+const BY_INDEX: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;";
+
+/// Returns BEGIN for a question of an operator, which changes nothing, and may take so long.
+pub(super) fn read_only(session: &Session, kind: Kind, limit: Duration) -> String {
+    let lock_timeout = lock_wait(session, limit).to_string();
+    format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED, READ ONLY; {BY_INDEX} {}",
+        limits(session, kind, limit, &lock_timeout)
+    )
+}
+
 /// Returns the statements that set the limits of a transaction. `lock_timeout` is a number of milliseconds, or has a unit.
 pub(super) fn limits(session: &Session, kind: Kind, handler_timeout: Duration, lock_timeout: &str) -> String {
     let mut text = format!(

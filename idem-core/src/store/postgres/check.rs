@@ -13,12 +13,19 @@ use super::session::STARTED;
 /// Builds an error from a description of the failed operation and its cause.
 pub(super) type Failed<'a> = dyn Fn(&str, BoxError) -> Error + Send + Sync + 'a;
 
+/// The use of a store, which decides what its database has to be like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum For {
+    /// Workers and relays, whose acked messages must not be lost.
+    Workers,
+    /// As `Workers`, although a crash may lose messages.
+    UnsafeWorkers,
+    /// An operator, who at least reads.
+    Operator,
+}
+
 /// Checks the server and the session: version, replication role, durability, row-level security. Returns its clock.
-pub(super) async fn server(
-    connection: &mut Connection,
-    allow_unsafe: bool,
-    failed: &Failed<'_>,
-) -> Result<Clock, Error> {
+pub(super) async fn server(connection: &mut Connection, of: For, failed: &Failed<'_>) -> Result<Clock, Error> {
     let (clock, begun) = (Clock::default(), Instant::now());
     let asked = format!(
         "SELECT current_setting('fsync'), current_setting('full_page_writes'), pg_catalog.pg_is_in_recovery(),
@@ -44,7 +51,8 @@ pub(super) async fn server(
                 .to_owned(),
         ));
     }
-    if let Some(why) = impossible(connection.ready.session.version, is_standby, encoding) {
+    let is_refused = is_standby && of != For::Operator;
+    if let Some(why) = impossible(connection.ready.session.version, is_refused, encoding) {
         return Err(Error::Config(why));
     }
     // Its policies may read a setting (a tenant), which a handler of a batch must not inherit from the one before it.
@@ -53,7 +61,7 @@ pub(super) async fn server(
     }
     clock.ahead(begun, Duration::try_from_secs_f64(now).unwrap_or_default());
     let unsafe_ones = unsafe_ones(fsync, full_page_writes, &connection.ready.session.synchronous_commit);
-    unsafe_ones.into_iter().try_for_each(|why| reject_or_warn(why, allow_unsafe)).map(|()| clock)
+    unsafe_ones.into_iter().try_for_each(|why| reject_or_warn(why, of)).map(|()| clock)
 }
 
 /// Resets the settings between the messages of a batch. Behind a pooler that would also remove what the pooler has set, which
@@ -93,13 +101,18 @@ pub(super) async fn path(connection: &mut Connection, schema: &str, failed: &Fai
     )))
 }
 
-/// Returns an error for a setting that would lose messages, or warns if the user allows it.
-pub(super) fn reject_or_warn(why: String, allow_unsafe: bool) -> Result<(), Error> {
-    if allow_unsafe {
-        tracing::warn!("acked messages may be lost in a crash: {why}");
-        return Ok(());
+/// Returns an error for a setting that would lose messages, or warns if the user allows it. An operator acks nothing.
+pub(super) fn reject_or_warn(why: String, of: For) -> Result<(), Error> {
+    match of {
+        For::Workers => {
+            return Err(Error::Config(format!(
+                "{why}; or accept the loss of messages with `.allow_unsafe_durability()`"
+            )));
+        }
+        For::UnsafeWorkers => tracing::warn!("acked messages may be lost in a crash: {why}"),
+        For::Operator => {}
     }
-    Err(Error::Config(format!("{why}; or accept the loss of messages with `.allow_unsafe_durability()`")))
+    Ok(())
 }
 
 /// Returns the reason if the server cannot be used.

@@ -15,6 +15,7 @@ use super::begin::{self, Isolation, Kind};
 use super::handle::Statement;
 use super::limits::{OWN, Use};
 use super::pool::{Pool, Ready};
+use super::session::COMPILED;
 
 /// A connection in use. Dropping it closes the socket, which makes the server roll back: cancelled futures, panics and
 /// timeouts need no other handling. A connection whose state is certain is put back.
@@ -128,9 +129,21 @@ impl Connection {
             return self.bound(OWN, query).await;
         }
         // Parse and Execute are separate messages, and a pooler sends both to the same session only in a transaction.
+        self.alone(OWN, self.begin(OWN), query).await
+    }
+
+    /// Runs one statement that changes nothing, on a connection for idem's own statements, for at most `limit`: longer than
+    /// the session permits a statement. A standby runs it, too.
+    pub(super) async fn read_only(&mut self, limit: Duration, query: Statement<'_>) -> Result<Vec<PgRow>, Failure> {
+        let begin = begin::read_only(&self.ready.session, self.kind(), limit);
+        self.alone(limit, begin, query).await
+    }
+
+    /// Runs one statement in a transaction that begins like this.
+    async fn alone(&mut self, limit: Duration, begin: String, query: Statement<'_>) -> Result<Vec<PgRow>, Failure> {
         let answer = async {
-            self.text(self.begin(OWN)).await?;
-            let rows = self.bound(OWN, query).await?;
+            self.text(format!("{begin} SET LOCAL {COMPILED} = off")).await?;
+            let rows = self.bound(limit, query).await?;
             self.text("COMMIT").await?;
             Ok(rows)
         };

@@ -6,16 +6,16 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use crate::Reason;
-use crate::store::sql::statements;
+use crate::store::sql::statements::{self, in_order};
 use crate::store::{
-    Answer, Consumers, Filter, HandlerId, HandlerMark, KnownHandler, NUMBERS, Page, Replay, Replayed, Resolution, Row,
-    Stats, StoreError, next_provider_key, number,
+    Answer, By, Consumers, HandlerId, HandlerMark, KnownHandler, NUMBERS, Of, Question, Replay, Replayed, Resolution,
+    Row, Stats, StoreError, Value, error_text, next_provider_key, number,
 };
 
 use super::answer::About;
-use super::rows::{self, duration, ids, secs};
-use super::{Postgres, consumers_sql};
+use super::handle::Statement;
+use super::rows::{self, duration, ids, interval, secs};
+use super::{Postgres, consumers_sql, inbox_sql};
 
 impl Consumers for Postgres {
     async fn register(&self, consumer: &str, names: &[&str]) -> Answer<Vec<HandlerId>> {
@@ -92,50 +92,78 @@ impl Consumers for Postgres {
         Ok(Stats { scheduled, dead, oldest_due: oldest.map(duration) })
     }
 
-    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Answer<Vec<Row>> {
-        let which = if filter.scheduled { "state <> 'dead'" } else { "state = 'dead'" };
-        let query =
-            self.query(&consumers_sql::list(which)).bind(consumer).bind(page.before).bind(filter.handler.as_deref());
-        let keys = filter.keys().map(|keys| keys.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
-        let query = query.bind(filter.reason.map(Reason::as_str)).bind(i64::from(page.limit)).bind(keys);
-        rows::all(&self.ask(query).await?)
+    async fn rows(&self, ids: &[i64]) -> Answer<Vec<Row>> {
+        rows::all(&self.ask(self.query(&consumers_sql::rows()).bind(ids)).await?)
     }
 
-    async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Answer<Replayed> {
-        if let Replay::As(key) = how {
-            let query = self.query(&consumers_sql::replay_as()).bind(consumer).bind(id).bind(key.as_bytes());
-            let is_free: Option<bool> = self.ask(query).await?.first().map(|row| row.try_get(0)).transpose()?;
-            return Ok(is_free.map_or(Replayed::NotFound, |is| if is { Replayed::Due } else { Replayed::KeyTaken }));
-        }
-        let query = self.shared(statements::REPLAY).bind(id).bind(consumer).bind(how == Replay::Forced);
-        if !self.ask(query.bind(None::<&[u8]>)).await?.is_empty() {
-            return Ok(Replayed::Due);
-        }
-        let found = self.ask(self.shared(statements::FIND).bind(id).bind(consumer)).await?;
-        let reason: Option<String> = found.first().map(|row| row.try_get("reason")).transpose()?;
-        Ok(Replayed::refused(reason.as_deref()))
-    }
-
-    async fn resolve(&self, consumer: &str, id: i64, provider_key: Option<Uuid>, how: &Resolution) -> Answer<bool> {
-        let answer = match how {
-            Resolution::Answer(answer) => Some(answer.as_bytes()),
-            Resolution::CallAgain => None,
-            Resolution::Discard => {
-                let query = self.query(&consumers_sql::discard()).bind(consumer).bind(id).bind(provider_key);
-                return Ok(!self.ask_about(About::Messages, query).await?.is_empty());
+    async fn replay(&self, of: Of<'_>, how: Replay<'_>, by: &By) -> Answer<Vec<(i64, Replayed)>> {
+        let action = how.action();
+        let query = match how {
+            Replay::As(key) => self.change(&consumers_sql::replay_as(), of.first(), action, by).bind(key.as_bytes()),
+            Replay::Plain | Replay::Forced | Replay::NewKeys => {
+                let query = self.change(&consumers_sql::replay(), of, action, by);
+                query.bind(how == Replay::Forced).bind(how == Replay::NewKeys)
             }
         };
-        let query = self.shared(statements::RESOLVE).bind(id).bind(consumer).bind(answer);
-        let query = query.bind(provider_key.map(next_provider_key));
-        Ok(!self.ask_about(About::Messages, query.bind(provider_key)).await?.is_empty())
+        let found = self.changed(query).await?.into_iter();
+        Ok(in_order(of.ids, found.map(|(id, reason, is_done)| (id, how.answer(is_done, &reason)))))
+    }
+
+    async fn resolve(&self, of: Of<'_>, provider_key: Option<Uuid>, how: &Resolution, by: &By) -> Answer<Vec<i64>> {
+        let of = if provider_key.is_some() { of.first() } else { of };
+        let answer = match how {
+            Resolution::Answer(answer) => Some(answer.as_bytes()),
+            Resolution::CallAgain | Resolution::Discard => None,
+        };
+        let query = match how {
+            Resolution::Discard => self.change(&consumers_sql::discard(), of, how.action(), by).bind(provider_key),
+            Resolution::Answer(_) | Resolution::CallAgain => {
+                let query = self.change(&consumers_sql::resolve(), of, how.action(), by).bind(provider_key);
+                query.bind(answer).bind(provider_key.map(next_provider_key))
+            }
+        };
+        let found = self.changed(query).await?;
+        Ok(found.into_iter().filter_map(|(id, _, is_done)| is_done.then_some(id)).collect())
+    }
+
+    async fn ask(&self, question: &Question, values: &[Value]) -> Answer<Vec<String>> {
+        let query = self.shared(&inbox_sql::filled(&question.postgres));
+        let query = values.iter().fold(query, |query, value| match value {
+            Value::Int(number) => query.bind(*number),
+            Value::Text(text) => query.bind(text.as_deref()),
+            Value::Bytes(bytes) => query.bind(bytes.as_deref()),
+        });
+        let rows = match question.writes {
+            true => self.ask_about(About::Operator, query).await?,
+            false => self.ask_patiently(question.patience, query).await?,
+        };
+        // JSON comes as its text.
+        Ok(rows.iter().map(|row| row.try_get_unchecked::<String, _>(0)).collect::<Result<_, sqlx::Error>>()?)
     }
 
     async fn prune(&self) -> Answer<u64> {
+        // First, so that a role that may not delete is told so.
+        for (text, kept) in statements::PRUNED {
+            self.ask_about(About::Operator, self.shared(text).bind(interval(kept))).await?;
+        }
         self.prune_claims().await
     }
 }
 
 impl Postgres {
+    /// Returns an operator's statement with the first five of its values, see [`consumers_sql`].
+    fn change<'q>(&self, text: &str, of: Of<'_>, action: &str, by: &By) -> Statement<'q> {
+        let query = self.shared(text).bind(of.ids).bind(of.consumer).bind(by.command);
+        query.bind(action).bind(error_text(&by.actor).as_ref())
+    }
+
+    /// Runs it. Returns the rows that it has found, their reasons, and whether it has changed them.
+    async fn changed(&self, query: Statement<'_>) -> Answer<Vec<(i64, String, bool)>> {
+        let _long = self.0.pool.long().await?;
+        let rows = self.ask_about(About::Operator, query).await?;
+        Ok(rows.iter().map(sqlx::FromRow::from_row).collect::<Result<_, sqlx::Error>>()?)
+    }
+
     /// Returns the number of a handler by its name, also by a former one.
     async fn number_of(&self, consumer: &str, name: &str) -> Answer<Option<HandlerId>> {
         let found = self.ask(self.shared(statements::NUMBER).bind(consumer).bind(name)).await?;

@@ -2,6 +2,7 @@
 
 use crate::Reason;
 use crate::store::HandlerMark;
+use crate::store::sql::statements::{DEAD, IS_DISCARDED, IS_REPLAYED, IS_RESOLVED, OPERATIONS, REPLAYED, RESOLVED};
 
 use super::rows::COLUMNS;
 
@@ -91,58 +92,85 @@ pub(super) const STATS: &str = "
                WHERE state <> 'dead' AND coalesce(locked_until, run_at) <= now())) * 1000000)::bigint
     FROM {schema}.inbox_messages WHERE handler_id = ANY($1)";
 
-/// The condition is in the text, so that the planner can use the index of dead rows.
-pub(super) fn list(which: &str) -> String {
+/// The rows with these ids, in this order.
+pub(super) fn rows() -> String {
     format!(
-        "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
-        WHERE h.consumer = $1 AND i.{which} AND i.id < coalesce($2, 9223372036854775807)
-          AND ($3::text IS NULL OR h.name = $3 OR EXISTS (
-              SELECT FROM {{schema}}.former_names AS f WHERE f.handler_id = h.id AND f.name = $3)) AND ($4::text IS NULL OR i.reason = $4)
-          AND ($6::bytea[] IS NULL OR i.key = ANY($6))
-        ORDER BY i.id DESC LIMIT $5"
+        "SELECT {COLUMNS} FROM unnest($1::bigint[]) WITH ORDINALITY AS asked (id, place)
+        JOIN {{schema}}.inbox_messages AS i ON i.id = asked.id LEFT JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
+        ORDER BY asked.place"
     )
 }
 
-pub(super) fn replay_as() -> String {
+/// What an operator does with dead rows, noted in the same statement. Returns the rows that were found, with their reasons, and
+/// whether they were changed.
+///
+/// `may` says which rows are changed; `done` changes those of `found`, and returns them as they were; `is_done` tells it of a
+/// row of `found`. Rows are locked in the order of their ids, and left out if another operator has them, so no two wait for each other.
+fn change(may: &str, done: &str, is_done: &str) -> String {
     format!(
         "WITH found AS MATERIALIZED (
-            SELECT i.id, i.handler_id, i.fingerprint FROM {{schema}}.inbox_messages AS i
-            JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
-            WHERE i.id = $2 AND h.consumer = $1 AND i.state = 'dead' AND i.reason = '{}' FOR UPDATE OF i
-        ), claimed AS (
-            INSERT INTO {{schema}}.processed_messages (handler_id, key, fingerprint)
-            SELECT handler_id, $3, fingerprint FROM found
-            WHERE NOT EXISTS (SELECT FROM {{schema}}.processed_messages AS claim
-                              WHERE claim.handler_id = found.handler_id AND claim.key = $3)
-            ON CONFLICT (handler_id, key) DO NOTHING RETURNING 1
-        ), moved AS (
-            UPDATE {{schema}}.inbox_messages AS i
-            SET key = $3, state = 'scheduled', run_at = now(), died_at = NULL, reason = NULL, locked_by = NULL,
-                locked_until = NULL, crash_count = 0, lost_connections = 0
-            FROM found, claimed WHERE i.id = found.id RETURNING 1
+            SELECT i.id, i.handler_id, i.key, i.fingerprint, i.reason, i.attempts, i.error, {may} AS may
+            FROM {{schema}}.inbox_messages AS i WHERE i.id = ANY($1) AND {DEAD} ORDER BY i.id FOR UPDATE SKIP LOCKED
+        ), {done}, noted AS (
+            INSERT INTO {OPERATIONS}
+            SELECT $3::uuid, $4::text, $5::text, handler_id, id, key, reason, attempts, error FROM done ORDER BY id
         )
-        SELECT EXISTS (SELECT FROM moved) FROM found",
-        Reason::Conflict
+        SELECT id, reason, {is_done} FROM found"
     )
+}
+
+/// The fingerprint of a row that loses its key is only unique, so that the index of keys refuses none.
+pub(super) fn replay() -> String {
+    let done = format!(
+        "done AS (
+            UPDATE {{schema}}.inbox_messages AS i SET {REPLAYED},
+                key = CASE WHEN i.reason = '{conflict}' THEN '' ELSE i.key END,
+                fingerprint = CASE WHEN i.reason = '{conflict}' THEN uuid_send(gen_random_uuid()) ELSE i.fingerprint END
+            FROM found WHERE i.id = found.id AND found.may RETURNING found.*
+        )",
+        conflict = Reason::Conflict
+    );
+    change(&format!("({IS_REPLAYED})"), &done, "may")
+}
+
+/// $6: the new key.
+pub(super) fn replay_as() -> String {
+    let done = format!(
+        "claimed AS (
+            INSERT INTO {{schema}}.processed_messages (handler_id, key, fingerprint)
+            SELECT handler_id, $6, fingerprint FROM found
+            WHERE may AND NOT EXISTS (SELECT FROM {{schema}}.processed_messages AS claim
+                                      WHERE claim.handler_id = found.handler_id AND claim.key = $6)
+            ON CONFLICT (handler_id, key) DO NOTHING RETURNING 1
+        ), done AS (
+            UPDATE {{schema}}.inbox_messages AS i SET {REPLAYED}, key = $6
+            FROM found, claimed WHERE i.id = found.id AND found.may RETURNING found.*
+        )"
+    );
+    change(&format!("i.reason = '{}'", Reason::Conflict), &done, "EXISTS (SELECT FROM done)")
+}
+
+pub(super) fn resolve() -> String {
+    let done = format!(
+        "done AS (
+            UPDATE {{schema}}.inbox_messages AS i SET {RESOLVED} FROM found WHERE i.id = found.id AND found.may RETURNING found.*
+        )"
+    );
+    change(&format!("coalesce({IS_RESOLVED}, false)"), &done, "may")
 }
 
 /// The claim is dated only if the deleted row owned it. A conflict does not: the claim of its key belongs to another
-/// message. A row without a key finds no claim, since no claim has an empty key. The third
-/// parameter: the key of the call that an operator resolves. Without one, a row whose call may have begun stays, whatever made
-/// it dead: its key is all by which anybody finds the effect.
+/// message. A row without a key finds no claim, since no claim has an empty key.
 pub(super) fn discard() -> String {
-    format!(
-        "WITH gone AS (
-            DELETE FROM {{schema}}.inbox_messages AS i USING {{schema}}.handlers AS h
-            WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead'
-              AND CASE WHEN $3::uuid IS NOT NULL THEN i.provider_key = $3 ELSE i.called_at IS NULL AND i.answer IS NULL END
-            RETURNING i.handler_id, i.key, i.reason
+    let done = format!(
+        "done AS (
+            DELETE FROM {{schema}}.inbox_messages AS i USING found WHERE i.id = found.id AND found.may RETURNING found.*
         ), dated AS (
-            UPDATE {{schema}}.processed_messages AS claim SET processed_at = now() FROM gone
-            WHERE claim.handler_id = gone.handler_id AND claim.key = gone.key AND claim.processed_at IS NULL
-              AND gone.reason <> '{}'
-        )
-        SELECT FROM gone",
+            UPDATE {{schema}}.processed_messages AS claim SET processed_at = now() FROM done
+            WHERE claim.handler_id = done.handler_id AND claim.key = done.key AND claim.processed_at IS NULL
+              AND done.reason <> '{}'
+        )",
         Reason::Conflict
-    )
+    );
+    change(&format!("coalesce({IS_DISCARDED}, false)"), &done, "may")
 }

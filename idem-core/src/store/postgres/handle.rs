@@ -58,8 +58,7 @@ impl Postgres {
 
     /// Returns one of [`statements`](crate::store::sql::statements).
     pub(super) fn shared<'q>(&self, text: &str) -> Statement<'q> {
-        let text = text.replace("\"idem_", "{schema}.\"").replace("{greatest}", "greatest");
-        self.query(&text.replace("{now}", "now()").replace("{clock}", "clock_timestamp()"))
+        self.query(&shared_text(text))
     }
 
     /// Returns the text of a statement, with at most nine values as literals, none of which may contain a dollar sign or a brace.
@@ -84,6 +83,15 @@ impl Postgres {
         self.ask_since(about, query).await.map(|(rows, _)| rows)
     }
 
+    /// Answers a question of an operator, which changes nothing, within this time.
+    pub(super) async fn ask_patiently(&self, patience: Duration, question: Statement<'_>) -> Answer<Vec<PgRow>> {
+        let _long = self.0.pool.long().await?;
+        let mut connection = self.0.pool.connection(Use::Own).await?;
+        let answer = connection.read_only(patience, question).await;
+        connection.put_back();
+        answer.map_err(|failure| failure.fault(About::Operator))
+    }
+
     /// Also returns when it had its connection. The transaction of the statement, whose beginning is `now()`, begins later.
     pub(super) async fn ask_since(&self, about: About, query: Statement<'_>) -> Answer<(Vec<PgRow>, Instant)> {
         let mut connection = self.0.pool.connection(Use::Own).await?;
@@ -92,6 +100,13 @@ impl Postgres {
         connection.put_back();
         answer.map(|rows| (rows, since)).map_err(|failure| failure.fault(about))
     }
+}
+
+/// Returns the text of one of [`statements`](crate::store::sql::statements) for this database.
+pub(super) fn shared_text(text: &str) -> String {
+    let text = text.replace("\"idem_", "{schema}.\"").replace("{greatest}", "greatest");
+    let text = text.replace("{source}", "{schema}.member(i.envelope, 'source')");
+    text.replace("{now}", "now()").replace("{clock}", "clock_timestamp()")
 }
 
 /// Shows the location of the database, without the password.

@@ -25,8 +25,9 @@ pub(super) const START: &str = "
 
 /// The predicate of the index of ordinary rows. The planner uses the index only for a statement that repeats it.
 const ORDINARY: &str = "i.state IN ('scheduled', 'running') AND i.crash_count = 0 AND i.lost_connections <= 1";
-/// The predicate of the index of rows that may have ended a process or a connection, and those beside which no other row
-/// may run.
+/// The predicate of the index of rows that may have ended a process or a connection.
+const STARTED: &str = "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2)";
+/// The same, without those beside which no other row may run.
 const ORPHAN: &str =
     "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count <= 1";
 /// The same for those beside which nothing may run, without the rows that are to be dead-lettered as crashed.
@@ -111,8 +112,12 @@ pub(super) fn rows_by_token() -> String {
             WHERE {which} AND i.locked_by = $1"
         )
     };
-    let started = "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2)";
-    format!("{} UNION ALL {} ORDER BY id", fetched(started), fetched(CALLING))
+    format!("{} UNION ALL {} ORDER BY id", fetched(STARTED), fetched(CALLING))
+}
+
+/// Fills in what the text of a [`Question`](crate::store::Question) says of a row `i`.
+pub(super) fn filled(question: &str) -> String {
+    question.replace("{ordinary}", ORDINARY).replace("{orphan}", STARTED).replace("{due}", DUE)
 }
 
 /// A running row looks due once its lease has expired, but is not pending work: it is locked, and skipped.

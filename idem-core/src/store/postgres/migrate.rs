@@ -10,7 +10,7 @@ use crate::store::sql::ledger::{self, Applied};
 use crate::store::sql::tables;
 
 use super::answer::Failure;
-use super::check::{self, Failed};
+use super::check::{self, Failed, For};
 use super::connection::Connection;
 use super::quote::{literal, quoted};
 use super::tables::{REMEDY, grants, place};
@@ -38,7 +38,7 @@ pub(super) async fn run(
     connection: &mut Connection,
     schema: &str,
     role: &str,
-    verify_only: bool,
+    (of, verify_only): (For, bool),
     failed: &Failed<'_>,
 ) -> Result<(), Error> {
     let explain = |failure: Failure| match failure.code() {
@@ -46,7 +46,7 @@ pub(super) async fn run(
             "the role {role:?} may not create idem's tables in the schema {schema:?} ({}): run the SQL of \
              `Postgres::migrations()` as a role that may (the comment at the top of the SQL shows the command), then {}; and connect with `.verify_only()`",
             failure.into_error(),
-            grants(schema, role)
+            grants(schema, role, of)
         )),
         Some(code) if TAKEN.contains(&code) => Error::Config(format!(
             "the schema {schema:?} has a table of another origin under a name of idem's ({}): give the store a schema of its own, \
@@ -66,7 +66,7 @@ pub(super) async fn run(
         Some(DENIED) => Error::Config(format!(
             "the role {role:?} may not read the schema {schema:?} ({}): as its owner, run {}",
             failure.into_error(),
-            grants(schema, role)
+            grants(schema, role, of)
         )),
         _ => explain(failure),
     })?;
@@ -81,7 +81,7 @@ pub(super) async fn run(
             "the schema {schema:?} lacks {files}: run the SQL of `Postgres::migrations()` as a role that may create \
              tables, and that owns idem's other tables (the comment at the top of the SQL shows the command), or connect once \
              as that role without `.verify_only()`; then {}",
-            grants(schema, role)
+            grants(schema, role, of)
         )));
     }
     create(connection, schema).await.map_err(explain)?;

@@ -10,12 +10,16 @@ use crate::store::StoreFacts;
 use crate::{BoxError, Error};
 
 use super::begin::{Isolation, Kind};
+use super::check::For;
 use super::handle::{Inner, Postgres};
 use super::limits::Use;
 use super::login::{self, Callback, Login};
 use super::pool::Pool;
 use super::quote::quoted;
 use super::{check, claims_sql, local_sql, migrate, outbox_sql, tables};
+
+/// The schema by default, here and of the command `idem`.
+const SCHEMA: &str = "idem_store";
 
 /// The options of a [`Postgres`] store. Returned by [`Postgres::options`].
 ///
@@ -42,7 +46,7 @@ pub struct PostgresOptions {
     retention: Duration,
     verify_only: bool,
     resets: bool,
-    allow_unsafe: bool,
+    of: For,
     kind: Kind,
 }
 
@@ -51,12 +55,12 @@ impl PostgresOptions {
         Self {
             url: url.to_owned(),
             credentials: None,
-            schema: "idem_store".to_owned(),
+            schema: SCHEMA.to_owned(),
             connections: 32,
             retention: Duration::from_secs(7 * 24 * 3600),
             verify_only: false,
             resets: false,
-            allow_unsafe: false,
+            of: For::Workers,
             kind: Kind { pooled: false, isolation: Isolation::ReadCommitted },
         }
     }
@@ -168,8 +172,24 @@ impl PostgresOptions {
     /// # Ok(()) }
     /// ```
     pub fn allow_unsafe_durability(mut self) -> Self {
-        self.allow_unsafe = true;
+        self.of = For::UnsafeWorkers;
         self
+    }
+
+    /// For a store by which an operator reads and changes messages, and on which no worker and no relay runs: it
+    /// [only verifies](Self::verify_only) that the tables exist, has 2 connections, and needs no more than SELECT on the tables. The
+    /// server may be a standby, and it may lose commits. A change that the role or the server does not permit is
+    /// [`StoreError::Denied`](crate::store::StoreError::Denied).
+    ///
+    /// ```no_run
+    /// # async fn connect() -> Result<(), idem_core::Error> {
+    /// // A role with `GRANT SELECT ON ALL TABLES IN SCHEMA idem_store`, on a replica.
+    /// let store = idem_core::Postgres::options("postgres://viewer@replica/billing").for_operator().connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn for_operator(mut self) -> Self {
+        self.of = For::Operator;
+        self.verify_only().connections(2)
     }
 
     /// Connects through a pooler in transaction mode (pgbouncer), which may run each transaction in a different
@@ -283,18 +303,21 @@ impl PostgresOptions {
             );
         }
         let role = connection.ready.session.role.clone();
-        let clock = check::server(&mut connection, self.allow_unsafe, &failed).await?;
-        migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
-        tables::check(&mut connection, &self.schema, self.allow_unsafe, &failed).await?;
+        let clock = check::server(&mut connection, self.of, &failed).await?;
+        migrate::run(&mut connection, &self.schema, &role, (self.of, self.verify_only), &failed).await?;
+        tables::check(&mut connection, &self.schema, self.of, &failed).await?;
         connection.put_back();
         Ok(Postgres(Arc::new(Inner {
             pool,
-            facts: StoreFacts::new(
-                format!("{name}, schema {}", self.schema),
-                self.connections,
-                [format!("{quoted}."), String::new()],
-                "now()",
-            ),
+            facts: StoreFacts {
+                schema: (self.schema != SCHEMA).then(|| self.schema.clone()),
+                ..StoreFacts::new(
+                    format!("{name}, schema {}", self.schema),
+                    self.connections,
+                    [format!("{quoted}."), String::new()],
+                    "now()",
+                )
+            },
             schema: self.schema,
             quoted,
             retention: self.retention,

@@ -9,12 +9,13 @@ use uuid::Uuid;
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::sql::statements;
 use crate::store::{
-    Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId,
+    Answer, By, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId,
     OutboxMark, OutboxRead, OutboxRow, OutboxRows, OutboxSnapshot, OutboxStats, Page, PublishFailure, RowRef,
-    StoreError, UnreadOutbox, error_text, number,
+    StoreError, UnreadOutbox, error_text, number, outgoing_action,
 };
 use crate::{Error, Key};
 
+use super::answer::About;
 use super::rows::{self, duration, each, interval, secs, time};
 use super::{Postgres, Txn, outbox_sql};
 
@@ -185,9 +186,11 @@ impl OutboxRows for Postgres {
         Ok(self.ask(query).await?.iter().map(dead).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Answer<bool> {
-        let query = if again { self.query(outbox_sql::REPLAY) } else { self.shared(statements::DISCARD) };
-        Ok(!self.ask(query.bind(outbox.number).bind(id)).await?.is_empty())
+    async fn remove_dead_outgoing(&self, outbox: OutboxId, ids: &[i64], again: bool, by: &By) -> Answer<Vec<i64>> {
+        let query = self.query(outbox_sql::REMOVE_DEAD).bind(outbox.number).bind(ids).bind(again).bind(by.command);
+        let query = query.bind(outgoing_action(again)).bind(error_text(&by.actor).as_ref());
+        let rows = self.ask_about(About::Operator, query).await?;
+        Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, sqlx::Error>>()?)
     }
 }
 

@@ -175,9 +175,18 @@ pub(super) fn dead() -> String {
     )
 }
 
-pub(super) const REPLAY: &str = "
-    WITH gone AS (DELETE FROM {schema}.outbox_dead WHERE outbox_id = $1 AND id = $2 RETURNING *), again AS (
+/// Deletes the dead letters $2, and stages them again if $3 is true, the oldest one first. $4, $5 and $6 are the command, its action and
+/// its actor. Locked as an operator's dead rows of the inbox are.
+pub(super) const REMOVE_DEAD: &str = "
+    WITH found AS MATERIALIZED (
+        SELECT id FROM {schema}.outbox_dead WHERE outbox_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE SKIP LOCKED
+    ), gone AS (
+        DELETE FROM {schema}.outbox_dead AS m USING found WHERE m.id = found.id RETURNING m.*
+    ), again AS (
         INSERT INTO {schema}.outbox_messages (outbox_id, message_id, created_at, destination, key, envelope, payload)
-        SELECT outbox_id, message_id, created_at, destination, key, envelope, payload FROM gone
+        SELECT outbox_id, message_id, created_at, destination, key, envelope, payload FROM gone WHERE $3 ORDER BY id
+    ), noted AS (
+        INSERT INTO {schema}.operations (command, action, actor, outbox_id, row_id, key, attempts, error)
+        SELECT $4::uuid, $5::text, $6::text, outbox_id, id, key, attempts, error FROM gone ORDER BY id
     )
-    SELECT 1 FROM gone";
+    SELECT id FROM gone ORDER BY id";

@@ -39,6 +39,10 @@ pub(super) struct Session {
 /// Without this, a process that is killed during a long statement would hold its claim until the statement ends.
 const WATCH: &str = "client_connection_check_interval";
 
+/// Whether the server compiles the expressions of a statement. Statements of idem's own are short, also those that the planner takes for
+/// long ones, such as a count that its limit ends: compiling one took a second, and running it a tenth of that.
+pub(super) const COMPILED: &str = "jit";
+
 /// Shows that the server has received the settings with which a session starts.
 pub(super) const STARTED: &str = "idem.started";
 
@@ -57,6 +61,7 @@ pub(super) fn started(target: PgConnectOptions, of: Use, first: Option<&Session>
         ("tcp_keepalives_count", "3"),
         ("tcp_user_timeout", "20s"),
     ]);
+    let target = if of == Use::Own { target.options([(COMPILED, "off")]) } else { target };
     let Some(first) = first else { return target };
     let target = if first.watches { target.options([(WATCH, "1s")]) } else { target };
     target.options([("synchronous_commit", first.synchronous_commit())])

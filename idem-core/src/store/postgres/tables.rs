@@ -7,8 +7,9 @@ use crate::Error;
 use crate::store::sql::tables::{self, TABLES, Table};
 
 use super::answer::Failure;
-use super::check::{Failed, reject_or_warn};
+use super::check::{Failed, For, reject_or_warn};
 use super::connection::Connection;
+use super::limits::OWN;
 use super::quote::{literal, quoted};
 
 /// The tables of this database only: the mark of a batch, which the trigger reads, and the place of the walk of prune.
@@ -19,22 +20,23 @@ const HERE: [Table; 2] = [("processed_messages", "batch_xid"), ("pruner", "id bl
 pub(super) async fn check(
     connection: &mut Connection,
     schema: &str,
-    allow_unsafe: bool,
+    of: For,
     failed: &Failed<'_>,
 ) -> Result<(), Error> {
     // All but the ledger, which was read before.
     let used: Vec<&str> = TABLES.iter().skip(1).map(|(table, _)| *table).chain(["pruner"]).collect();
     let asked = sqlx::query(
         "SELECT c.relname::text, c.relpersistence = 'p', current_user::text,
-                has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
-                AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'),
+                has_table_privilege(c.oid, 'SELECT') AND ($3 OR has_table_privilege(c.oid, 'INSERT')
+                AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')),
                 (SELECT t.tgenabled::text FROM pg_catalog.pg_trigger AS t
                  WHERE t.tgrelid = c.oid AND t.tgname = 'refuse_commit' AND t.tgdeferrable)
          FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
          WHERE n.nspname = $1 AND c.relname = ANY($2)",
     );
     let unclear = |failure: Failure| failed("cannot read the catalog of", failure.into_error());
-    let rows = connection.autocommit(asked.bind(schema).bind(&used[..])).await.map_err(unclear)?;
+    let asked = asked.bind(schema).bind(&used[..]).bind(of == For::Operator);
+    let rows = connection.read_only(OWN, asked).await.map_err(unclear)?;
     for row in rows {
         let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?));
         let (table, logged, role, open, trigger): (String, bool, String, bool, Option<String>) =
@@ -42,7 +44,7 @@ pub(super) async fn check(
         if !open {
             return Err(Error::Config(format!(
                 "the role {role:?} may not use the table {table:?} of the schema {schema:?}: as its owner, run {}",
-                grants(schema, &role)
+                grants(schema, &role, of)
             )));
         }
         if !logged {
@@ -52,7 +54,7 @@ pub(super) async fn check(
                 quoted(schema),
                 quoted(&table)
             );
-            reject_or_warn(why, allow_unsafe)?;
+            reject_or_warn(why, of)?;
         }
         if table == "processed_messages" {
             is_enabled(schema, trigger.as_deref())?;
@@ -80,7 +82,7 @@ async fn columns(connection: &mut Connection, schema: &str, failed: &Failed<'_>)
 }
 
 /// The tables whose rows are numbered by a sequence.
-const NUMBERED: [&str; 3] = ["inbox_messages", "outbox_messages", "outbox_dead"];
+const NUMBERED: [&str; 4] = ["inbox_messages", "outbox_messages", "outbox_dead", "operations"];
 
 /// Checks that no sequence of these tables is behind its table. Logical replication copies no sequences: behind a switch,
 /// a message that is staged later would get a lower number, and new rows the numbers of others. A role that may not read
@@ -149,11 +151,13 @@ pub(super) fn place(schema: &str) -> String {
     format!("the schema {schema:?}")
 }
 
-/// The privileges that the role of a worker needs. Its numbers come from identity columns, which need no grant of their own.
-pub(super) fn grants(schema: &str, role: &str) -> String {
+/// The privileges that the role of a worker needs, or at least that of an operator. Numbers come from identity columns, which need no
+/// grant of their own.
+pub(super) fn grants(schema: &str, role: &str, of: For) -> String {
     let (schema, role) = (quoted(schema), quoted(role));
-    format!(
-        "GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO \
-         {role}"
-    )
+    let privileges = match of {
+        For::Workers | For::UnsafeWorkers => "SELECT, INSERT, UPDATE, DELETE",
+        For::Operator => "SELECT",
+    };
+    format!("GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT {privileges} ON ALL TABLES IN SCHEMA {schema} TO {role}")
 }

@@ -1,9 +1,12 @@
 //! The statements that are alike in all databases. `"idem_` begins the name of a table, `{now}` is the time at which the statement
-//! began and `{clock}` the current one, to which a time in the database's own unit can be added, and `{greatest}` is the function
-//! by this name.
+//! began and `{clock}` the current one, to which a time in the database's own unit can be added, `{greatest}` is the function
+//! by this name, and `{source}` the source of the message of a row `i`.
+
+use std::collections::HashMap;
+use std::time::Duration;
 
 use crate::Reason;
-use crate::store::{MAX_LOST_CONNECTIONS, Replayed, RowKind};
+use crate::store::{MAX_LOST_CONNECTIONS, Replay, Replayed, RowKind};
 
 /// What a fetch under the token $3 changes in a row `i`, besides token, lease and count; `due` has the name of its call. The time of
 /// the first call is written before the call.
@@ -72,54 +75,77 @@ UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 
     lost_connections = 0, run_at = {now}, provider_key = coalesce(provider_key, $3)
 WHERE id = $1 AND locked_by = $2 RETURNING 1"#;
 
-/// $3: the answer; null: another call, which needs another key, and waits until no request of the last one can be on its way. A
-/// row that has an answer is not called for again. $5: the key that the person has looked for; $4: the one that follows it.
-pub(crate) const RESOLVE: &str = r#"
-UPDATE "idem_inbox_messages" SET
-    state = CASE WHEN $3 IS NULL THEN 'calling' ELSE 'scheduled' END,
-    reason = NULL, died_at = NULL, locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0, lost_connections = 0,
-    run_at = CASE WHEN $3 IS NULL THEN {greatest}(coalesce(locked_until, run_at), run_at, {now}) ELSE {now} END,
-    answer = $3,
-    provider_key = CASE WHEN $3 IS NULL THEN $4 ELSE provider_key END,
-    called_at = CASE WHEN $3 IS NOT NULL THEN called_at END,
-    called_by = CASE WHEN $3 IS NOT NULL THEN called_by END,
-    call_name = NULL,
-    asked_at = CASE WHEN $3 IS NOT NULL THEN asked_at END
-WHERE id = $1 AND state = 'dead' AND provider_key = $5 AND ($3 IS NOT NULL OR answer IS NULL)
-    AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2)
-RETURNING 1"#;
+/// The rows of inbox and outbox that an operator changes are noted in this table. $3, $4 and $5 are the command, its action and its
+/// actor, in each statement of an operator.
+pub(crate) const OPERATIONS: &str =
+    r#""idem_operations" (command, action, actor, handler_id, row_id, key, reason, attempts, error)"#;
 
-/// A dead row, by its id and consumer.
-pub(crate) const FIND: &str = r#"
-SELECT handler_id, fingerprint, reason FROM "idem_inbox_messages"
-WHERE id = $1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2)"#;
+/// A dead row `i` of the consumer $2, or of any.
+pub(crate) const DEAD: &str = r#"i.state = 'dead'
+    AND ($2 IS NULL OR i.handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2))"#;
 
-/// Makes a dead row due, unless it needs force ($3) or another key ($4). One that ended processes or connections runs as an
-/// orphaned row again: lost_connections is set to 2 to mark it, because crash_count is reset to 0. A row whose external call may
-/// have begun, and that has no answer, goes back to its call phase, with the key, the time of its first call, and the end of its
-/// lease, because its request may still be on its way.
-pub(crate) const REPLAY: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0,
-    state = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN 'calling' ELSE 'scheduled' END,
-    run_at = CASE WHEN called_at IS NOT NULL AND answer IS NULL
-        THEN {greatest}(coalesce(locked_until, run_at), run_at, {now}) ELSE {now} END,
-    lost_connections = CASE WHEN (called_at IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection')
+/// Whether a row `i` is replayed: $6 by force, $7 also if it is a conflict, which loses its key, because its handler gets another one
+/// from the message now. One of a local message, or with a damaged envelope, is left, since its handler may take no deliveries. So is
+/// one whose handler makes an external call: a person looks at each.
+pub(crate) const IS_REPLAYED: &str = r#"i.reason <> 'unresolved' AND (i.reason <> 'conflict' OR $7 AND i.provider_key IS NULL AND
+        coalesce({source}, 'local') <> 'local' AND NOT EXISTS (SELECT 1 FROM "idem_call_namespaces" AS c WHERE c.handler_id = i.handler_id))
+    AND ($6 OR i.reason NOT IN ('committed by its handler', 'too old'))"#;
+
+/// What a replay changes in a row `i`. One that ended processes or connections runs as an orphaned row again: lost_connections is
+/// set to 2 to mark it, because crash_count is reset to 0. A row whose external call may have begun, and that has no answer,
+/// goes back to its call phase, with the key, the time of its first call, and the end of its lease, because its request may still be
+/// on its way.
+pub(crate) const REPLAYED: &str = "locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0,
+    state = CASE WHEN i.called_at IS NOT NULL AND i.answer IS NULL THEN 'calling' ELSE 'scheduled' END,
+    run_at = CASE WHEN i.called_at IS NOT NULL AND i.answer IS NULL
+        THEN {greatest}(coalesce(i.locked_until, i.run_at), i.run_at, {now}) ELSE {now} END,
+    lost_connections = CASE WHEN (i.called_at IS NULL OR i.answer IS NOT NULL) AND i.reason IN ('crashed', 'broke its connection')
         THEN 2 ELSE 0 END,
-    reason = NULL, died_at = NULL, asked_at = NULL, key = coalesce($4, key)
-WHERE id = $1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = $2)
-    AND reason <> 'unresolved' AND (reason <> 'conflict' OR $4 IS NOT NULL) AND ($3 OR reason NOT IN ('committed by its handler', 'too old'))
-RETURNING 1"#;
+    reason = NULL, died_at = NULL, asked_at = NULL";
 
-impl Replayed {
-    /// Why [`REPLAY`] has found no row with this id, or has left one that died for this reason.
-    pub(crate) fn refused(reason: Option<&str>) -> Self {
-        match reason.and_then(Reason::parse) {
-            Some(Reason::Conflict) => Self::NeedsKey,
-            Some(Reason::Unresolved) => Self::Unresolved,
-            Some(reason) if reason.needs_force() => Self::NeedsForce,
-            Some(_) | None => Self::NotFound,
+/// Whether a row `i` is resolved: $6 is the key that the person has looked for. A row that has an answer is not called for again.
+pub(crate) const IS_RESOLVED: &str = "i.provider_key = $6 AND ($7 IS NOT NULL OR i.answer IS NULL)";
+
+/// What a resolution changes in a row `i`. $7: the answer; null: another call, which needs another key, $8, and waits until no
+/// request of the last one can be on its way.
+pub(crate) const RESOLVED: &str = "
+    state = CASE WHEN $7 IS NULL THEN 'calling' ELSE 'scheduled' END,
+    reason = NULL, died_at = NULL, locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0, lost_connections = 0,
+    run_at = CASE WHEN $7 IS NULL THEN {greatest}(coalesce(i.locked_until, i.run_at), i.run_at, {now}) ELSE {now} END,
+    answer = $7,
+    provider_key = CASE WHEN $7 IS NULL THEN $8 ELSE i.provider_key END,
+    called_at = CASE WHEN $7 IS NOT NULL THEN i.called_at END,
+    called_by = CASE WHEN $7 IS NOT NULL THEN i.called_by END,
+    call_name = NULL,
+    asked_at = CASE WHEN $7 IS NOT NULL THEN i.asked_at END";
+
+/// Whether a row `i` is discarded: $6 is the key of the call that an operator resolves. Without one, a row whose call may have begun
+/// stays, whatever made it dead: its key is all by which anybody finds the effect.
+pub(crate) const IS_DISCARDED: &str =
+    "CASE WHEN $6 IS NOT NULL THEN i.provider_key = $6 ELSE i.called_at IS NULL AND i.answer IS NULL END";
+
+impl Replay<'_> {
+    /// The answer about a row that was dead for this reason, and that was replayed or left as it is.
+    pub(crate) fn answer(self, is_done: bool, reason: &str) -> Replayed {
+        let is_conflict = reason == Reason::Conflict.as_str();
+        match self {
+            _ if is_done => Replayed::Due,
+            Self::As(_) if is_conflict => Replayed::KeyTaken,
+            Self::As(_) => Replayed::NotFound,
+            Self::Plain | Self::Forced | Self::NewKeys if is_conflict => Replayed::NeedsKey,
+            Self::Plain | Self::Forced | Self::NewKeys => match Reason::parse(reason) {
+                Some(Reason::Unresolved) => Replayed::Unresolved,
+                Some(reason) if reason.needs_force() => Replayed::NeedsForce,
+                Some(_) | None => Replayed::NotFound,
+            },
         }
     }
+}
+
+/// Returns one answer for each id, in their order. A row without one is gone, or another operator changes it.
+pub(crate) fn in_order(ids: &[i64], answers: impl IntoIterator<Item = (i64, Replayed)>) -> Vec<(i64, Replayed)> {
+    let mut answers: HashMap<i64, Replayed> = answers.into_iter().collect();
+    ids.iter().map(|id| (*id, answers.remove(id).unwrap_or(Replayed::NotFound))).collect()
 }
 
 /// The number of a handler by its name $2. A former name comes behind the same name of another handler.
@@ -164,5 +190,14 @@ UPDATE "idem_outboxes" SET locked_by = NULL, locked_until = {now} WHERE id = $1 
 /// Records that a relay of an outbox runs.
 pub(crate) const SHOW: &str = r#"UPDATE "idem_outboxes" SET relay_seen_at = {now} WHERE id = $1 RETURNING 1"#;
 
-/// Deletes a dead letter of an outbox.
-pub(crate) const DISCARD: &str = r#"DELETE FROM "idem_outbox_dead" WHERE outbox_id = $1 AND id = $2 RETURNING 1"#;
+/// What prune deletes besides claims, and how long it is kept: operations, and workers and relays that have ended. Of the operations it
+/// looks at the oldest thousand: with the date in the inner statement, it would read the whole table.
+pub(crate) const PRUNED: [(&str, Duration); 2] = [
+    (
+        r#"
+DELETE FROM "idem_operations" WHERE id IN (
+    SELECT oldest.id FROM (SELECT id, at FROM "idem_operations" ORDER BY id LIMIT 1000) AS oldest WHERE oldest.at < {now} - $1)"#,
+        Duration::from_secs(90 * 24 * 3600),
+    ),
+    (r#"DELETE FROM "idem_workers" WHERE seen_at < {now} - $1"#, Duration::from_secs(24 * 3600)),
+];

@@ -6,7 +6,7 @@ use crate::Error;
 pub(crate) type Table = (&'static str, &'static str);
 
 /// The tables of both databases.
-pub(crate) const TABLES: [Table; 9] = [
+pub(crate) const TABLES: [Table; 11] = [
     ("migrations", "version name supports applied_at"),
     ("handlers", "id consumer name retention pruned_through seen_at"),
     ("former_names", "handler_id name"),
@@ -20,6 +20,8 @@ pub(crate) const TABLES: [Table; 9] = [
     ("outboxes", "id name namespace locked_by locked_until lease relay_seen_at"),
     ("outbox_messages", "outbox_id id message_id created_at run_at attempts destination key envelope payload error"),
     ("outbox_dead", "outbox_id id message_id created_at died_at attempts destination key envelope payload error"),
+    ("operations", "id at command action actor role handler_id outbox_id row_id key reason attempts error"),
+    ("workers", "instance kind name host pid version started_at seen_at report"),
 ];
 
 /// The error for a missing part.

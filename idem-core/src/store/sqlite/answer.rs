@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::Error;
 use crate::store::StoreError;
+use crate::{BoxError, Error};
 
 /// SQLITE_ERROR: among others, "no such savepoint" and "no transaction is active".
 pub(super) const ERROR: i32 = 1;
@@ -50,6 +50,21 @@ pub(super) fn fault(file: &Path, error: sqlx::Error, about_messages: bool) -> St
     }
 }
 
+/// SQLITE_READONLY: this user, or this connection, may not write.
+const READ_ONLY: i32 = 8;
+
+/// Classifies an error again that an operator gets: a file that may not be written is no outage for him.
+pub(super) fn of_operator(fault: StoreError) -> StoreError {
+    let is_read_only = |error: &BoxError| {
+        let mut chain = crate::error::chain(error.as_ref()).filter_map(|part| part.downcast_ref::<sqlx::Error>());
+        chain.any(|error| code(error) == Some(READ_ONLY))
+    };
+    match fault {
+        StoreError::Unavailable(error) if is_read_only(&error) => StoreError::Denied(error),
+        fault => fault,
+    }
+}
+
 /// Classifies an error after which a transaction was neither committed nor rolled back for certain.
 pub(super) fn unknown(file: &Path, error: sqlx::Error) -> StoreError {
     match fault(file, error, false) {
@@ -73,7 +88,7 @@ fn trouble(file: &Path, error: &sqlx::Error) -> String {
         Some(BUSY | LOCKED) => {
             "is locked by another process for longer than 5 s: end its transaction, and keep write transactions short"
         }
-        Some(8) => "is read-only: let this user write the file and its directory, and take out mode=ro",
+        Some(READ_ONLY) => "is read-only: let this user write the file and its directory, and take out mode=ro",
         Some(10) => "cannot be read or written: look at the disk and the file system",
         Some(11) => "is damaged: restore it, or rescue it with the `.recover` of sqlite3",
         Some(13) => "cannot grow, since its disk is full: free some space",

@@ -4,15 +4,15 @@ use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::consumers_sql::{CALLS, DATE, DISCARD, INTERN, KEEP, KNOWN, LIST, PROCESSES, SEEN, STALE, STATS};
-use super::sql::{self, duration, ids, in_hex, millis, row};
-use super::{Sqlite, Txn, claims, prune};
-use crate::store::sql::statements;
+use super::answer::of_operator;
+use super::consumers_sql::{self, CALLS, INTERN, KEEP, KNOWN, PROCESSES, ROWS, SEEN, STALE, STATS};
+use super::sql::{self, bound, duration, ids, json, millis, row};
+use super::{Sqlite, Txn, prune};
+use crate::store::sql::statements::{self, in_order};
 use crate::store::{
-    Answer, CallAnswer, ClaimState, Consumers, Filter, HandlerId, HandlerMark, Identity, KnownHandler, NUMBERS, Page,
-    Replay, Replayed, Resolution, Row, Stats, next_provider_key, number,
+    Answer, By, Consumers, HandlerId, HandlerMark, KnownHandler, NUMBERS, Of, Question, Replay, Replayed, Resolution,
+    Row, Stats, Value, next_provider_key, number,
 };
-use crate::{Fingerprint, Reason};
 
 impl Consumers for Sqlite {
     async fn register(&self, consumer: &str, names: &[&str]) -> Answer<Vec<HandlerId>> {
@@ -87,63 +87,76 @@ impl Consumers for Sqlite {
         Ok(Stats { scheduled, dead, oldest_due: oldest.map(duration) })
     }
 
-    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Answer<Vec<Row>> {
-        let which = if filter.scheduled { "<> 'dead'" } else { "= 'dead'" };
-        let query = sql::query(&LIST.replace("{which}", which)).bind(page.before.unwrap_or(i64::MAX));
-        let query = query.bind(filter.reason.map(Reason::as_str)).bind(consumer).bind(filter.handler.as_deref());
-        self.read_all(query.bind(page.limit).bind(filter.keys().map(|keys| in_hex(&keys))), row).await
+    async fn rows(&self, ids: &[i64]) -> Answer<Vec<Row>> {
+        let mut rows = self.read_all(sql::query(ROWS).bind(json(ids)), row).await?;
+        rows.sort_by_cached_key(|row| ids.iter().position(|id| *id == row.id));
+        Ok(rows)
     }
 
-    /// For another key, claims it for the row, then moves the row to it; from then on the row owns its claim.
-    async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Answer<Replayed> {
-        let replay = async |txn: &mut Txn| {
-            let find =
-                sqlx::query_as::<_, (i32, Vec<u8>, String)>(sql::filled(statements::FIND)).bind(id).bind(consumer);
-            let found = find.fetch_optional(txn.connection()).await?;
-            let Some((handler, fingerprint, reason)) = found else { return Ok(Replayed::NotFound) };
-            let key = match how {
-                Replay::As(_) if reason != Reason::Conflict.as_str() => return Ok(Replayed::NotFound),
-                Replay::As(key) => {
-                    let fingerprint = Fingerprint::stored(&fingerprint);
-                    let identity = Identity { handler: HandlerId(handler), key: key.clone(), fingerprint };
-                    if !claims::insert(txn.connection(), &identity, ClaimState::Waiting).await?.is_new() {
-                        return Ok(Replayed::KeyTaken);
-                    }
-                    Some(key.as_bytes())
-                }
-                Replay::Plain | Replay::Forced => None,
-            };
-            let query = sql::query(statements::REPLAY).bind(id).bind(consumer).bind(how == Replay::Forced).bind(key);
-            let done = query.execute(txn.connection()).await?.rows_affected() == 1;
-            Ok(if done { Replayed::Due } else { Replayed::refused(Some(&reason)) })
-        };
-        self.in_transaction(replay).await
-    }
-
-    async fn resolve(&self, consumer: &str, id: i64, provider_key: Option<Uuid>, how: &Resolution) -> Answer<bool> {
-        let answer = match how {
-            Resolution::Answer(answer) => Some(answer),
-            Resolution::CallAgain => None,
-            Resolution::Discard => {
-                // A conflict row and a row without a key own no claim: the claim of that key belongs to another message.
-                let discard = async |txn: &mut Txn| {
-                    let query = sqlx::query_as::<_, (i32, Vec<u8>, String)>(sql::filled(DISCARD)).bind(id);
-                    let gone = query.bind(consumer).bind(provider_key).fetch_optional(txn.connection()).await?;
-                    let Some((handler, key, reason)) = gone else { return Ok(false) };
-                    if reason != Reason::Conflict.as_str() && !key.is_empty() {
-                        sql::query(DATE).bind(handler).bind(key).execute(txn.connection()).await?;
-                    }
-                    Ok(true)
-                };
-                return self.in_transaction(discard).await;
+    /// Under another key, claims it for the row, then moves the row to it; from then on the row owns its claim.
+    async fn replay(&self, of: Of<'_>, how: Replay<'_>, by: &By) -> Answer<Vec<(i64, Replayed)>> {
+        let flag = |is_so: bool| Value::from(i64::from(is_so));
+        let (values, statements) = match how {
+            Replay::As(key) => {
+                let key = [Value::from(key.as_bytes().to_vec())];
+                (values(of.first(), how.action(), by, key), consumers_sql::replay_as())
+            }
+            Replay::Plain | Replay::Forced | Replay::NewKeys => {
+                let flags = [flag(how == Replay::Forced), flag(how == Replay::NewKeys)];
+                (values(of, how.action(), by, flags), consumers_sql::replay())
             }
         };
-        let query = sql::query(statements::RESOLVE).bind(id).bind(consumer);
-        let query = query.bind(answer.map(CallAnswer::as_bytes)).bind(provider_key.map(next_provider_key));
-        Ok(self.change(query.bind(provider_key)).await? == 1)
+        let replay = async |txn: &mut Txn| {
+            let connection = txn.connection();
+            let is_free = match how {
+                Replay::As(_) => {
+                    bound(&consumers_sql::claim(), &values).execute(&mut *connection).await?.rows_affected() > 0
+                }
+                Replay::Plain | Replay::Forced | Replay::NewKeys => true,
+            };
+            let done = if is_free { change(&mut *connection, &statements, &values).await? } else { Vec::new() };
+            let mut answers: Vec<_> = done.into_iter().map(|id| (id, how.answer(true, ""))).collect();
+            for row in bound(&consumers_sql::left(), &values).fetch_all(connection).await? {
+                answers.push((row.try_get(0)?, how.answer(false, row.try_get(1)?)));
+            }
+            Ok(answers)
+        };
+        Ok(in_order(of.ids, self.in_transaction(replay).await.map_err(of_operator)?))
+    }
+
+    async fn resolve(&self, of: Of<'_>, provider_key: Option<Uuid>, how: &Resolution, by: &By) -> Answer<Vec<i64>> {
+        let of = if provider_key.is_some() { of.first() } else { of };
+        let key = |key: Option<Uuid>| Value::Bytes(key.map(|key| key.as_bytes().to_vec()));
+        let answer = match how {
+            Resolution::Answer(answer) => Some(answer.as_bytes().to_vec()),
+            Resolution::CallAgain | Resolution::Discard => None,
+        };
+        let next = provider_key.map(next_provider_key);
+        let values = values(of, how.action(), by, [key(provider_key), Value::Bytes(answer), key(next)]);
+        let resolve = async |txn: &mut Txn| match how {
+            Resolution::Discard => change(txn.connection(), &consumers_sql::discard(), &values).await,
+            Resolution::Answer(_) | Resolution::CallAgain => {
+                change(txn.connection(), &consumers_sql::resolve(), &values).await
+            }
+        };
+        self.in_transaction(resolve).await.map_err(of_operator)
+    }
+
+    async fn ask(&self, question: &Question, values: &[Value]) -> Answer<Vec<String>> {
+        let query = bound(&question.sqlite, values);
+        let rows = match question.writes {
+            // Its text may have several statements.
+            true => self.in_transaction(async |txn| texts(&query.fetch_all(txn.connection()).await?)).await,
+            false => self.ask_patiently(question.patience, query, texts).await,
+        };
+        rows.map_err(of_operator)
     }
 
     async fn prune(&self) -> Answer<u64> {
+        // First, so that whoever may not write is told so.
+        for (text, kept) in statements::PRUNED {
+            self.change(sql::query(text).bind(millis(kept))).await.map_err(of_operator)?;
+        }
         prune::prune(self).await
     }
 }
@@ -167,6 +180,30 @@ impl Sqlite {
         }
         Err(sqlx::Error::RowNotFound)
     }
+}
+
+/// Returns the values of an operator's statements.
+fn values<const N: usize>(of: Of<'_>, action: &str, by: &By, more: [Value; N]) -> Vec<Value> {
+    let command = by.command.as_bytes().to_vec();
+    let consumer = of.consumer.map(ToOwned::to_owned);
+    let first: [Value; 5] =
+        [json(of.ids).into(), consumer.into(), command.into(), action.into(), by.actor.as_str().into()];
+    first.into_iter().chain(more).collect()
+}
+
+/// Runs an operator's statements, of which the last one returns the ids of the rows that it changes.
+async fn change(connection: &mut SqliteConnection, statements: &[String], values: &[Value]) -> sqlx::Result<Vec<i64>> {
+    let mut ids = Vec::new();
+    for text in statements {
+        let rows = bound(text, values).fetch_all(&mut *connection).await?;
+        ids = rows.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<Vec<i64>>>()?;
+    }
+    Ok(ids)
+}
+
+/// The first column of an answer.
+fn texts(rows: &[SqliteRow]) -> sqlx::Result<Vec<String>> {
+    rows.iter().map(|row| row.try_get(0)).collect()
 }
 
 /// Returns the number of a handler by its name, also by a former one.

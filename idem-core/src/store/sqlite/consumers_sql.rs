@@ -1,5 +1,7 @@
 //! The statements of consumers: of their handlers, and of operators.
 
+use crate::store::sql::statements::{DEAD, IS_DISCARDED, IS_REPLAYED, IS_RESOLVED, OPERATIONS, REPLAYED, RESOLVED};
+
 pub(super) const INTERN: &str = r#"
 INSERT INTO "idem_handlers" (id, consumer, name, retention) VALUES (?4, ?1, ?2, ?3) ON CONFLICT DO NOTHING"#;
 
@@ -40,7 +42,7 @@ SELECT *, has_claims OR pruned_through IS NOT NULL AS has_processed FROM (
 pub(super) const STATS: &str = r#"
 SELECT sum(scheduled),
     (SELECT count(*) FROM "idem_inbox_messages"
-     WHERE +handler_id IN (SELECT value FROM json_each(?1)) AND state = 'dead'),
+     WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'dead'),
     {now} - min(due)
 FROM (
     SELECT count(*) AS scheduled, min({due}) FILTER (WHERE {due} <= {now}) AS due
@@ -51,23 +53,72 @@ FROM (
     FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'calling'
 )"#;
 
-/// Before a condition takes the place of `{which}`. The plus keeps the planner from using an index by handler, after which it
-/// would have to sort all rows.
-pub(super) const LIST: &str = r#"
-SELECT {row} FROM "idem_inbox_messages"
-WHERE state {which} AND id < ?1 AND (?2 IS NULL OR reason = ?2)
-    AND +handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?3 AND (?4 IS NULL OR h.name = ?4
-        OR EXISTS (SELECT 1 FROM "idem_former_names" AS f WHERE f.handler_id = h.id AND f.name = ?4)))
-    AND (?6 IS NULL OR hex(key) IN (SELECT value FROM json_each(?6)))
-ORDER BY id DESC LIMIT ?5"#;
+pub(super) const ROWS: &str =
+    r#"SELECT {row} FROM "idem_inbox_messages" WHERE id IN (SELECT value FROM json_each(?1))"#;
 
-/// ?3: the key of the call that an operator resolves; without one, a row whose call may have begun stays, whatever made it dead.
-pub(super) const DISCARD: &str = r#"
-DELETE FROM "idem_inbox_messages"
-WHERE id = ?1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)
-    AND CASE WHEN ?3 IS NOT NULL THEN provider_key = ?3 ELSE called_at IS NULL AND answer IS NULL END
-RETURNING handler_id, key, reason"#;
+/// The dead rows that an operator names, those of them which his statement may change. Each statement of an operator has the values of
+/// [`statements`](crate::store::sql::statements); $1 are the ids.
+fn named(may: &str) -> String {
+    format!("i.id IN (SELECT value FROM json_each($1)) AND {DEAD} AND ({may})")
+}
 
-pub(super) const DATE: &str = r#"
-UPDATE "idem_processed_messages" SET processed_at = {now}
-WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NULL"#;
+/// Notes the rows that the transaction is about to change.
+fn note(may: &str) -> String {
+    let rows = named(may);
+    format!(
+        r#"
+INSERT INTO {OPERATIONS} SELECT $3, $4, $5, i.handler_id, i.id, i.key, i.reason, i.attempts, i.error
+FROM "idem_inbox_messages" AS i WHERE {rows} ORDER BY i.id"#
+    )
+}
+
+/// Changes rows, and returns their ids.
+fn update(may: &str, set: &str) -> String {
+    format!(r#"UPDATE "idem_inbox_messages" AS i SET {set} WHERE {} RETURNING id"#, named(may))
+}
+
+/// The fingerprint of a row that loses its key is only unique, so that the index of keys refuses none.
+pub(super) fn replay() -> [String; 2] {
+    let keys = "key = CASE WHEN i.reason = 'conflict' THEN x'' ELSE i.key END,
+        fingerprint = CASE WHEN i.reason = 'conflict' THEN randomblob(16) ELSE i.fingerprint END";
+    [note(IS_REPLAYED), update(IS_REPLAYED, &format!("{REPLAYED}, {keys}"))]
+}
+
+/// A conflict, which can be replayed under another key.
+const IS_CONFLICT: &str = "i.reason = 'conflict'";
+
+/// Claims the key $6 for a conflict, before [`replay_as`].
+pub(super) fn claim() -> String {
+    format!(
+        r#"
+INSERT INTO "idem_processed_messages" (handler_id, key, fingerprint) SELECT i.handler_id, $6, i.fingerprint
+FROM "idem_inbox_messages" AS i WHERE {} ON CONFLICT DO NOTHING"#,
+        named(IS_CONFLICT)
+    )
+}
+
+pub(super) fn replay_as() -> [String; 2] {
+    [note(IS_CONFLICT), update(IS_CONFLICT, &format!("{REPLAYED}, key = $6"))]
+}
+
+/// The rows that a replay has left as they are.
+pub(super) fn left() -> String {
+    format!(r#"SELECT i.id, i.reason FROM "idem_inbox_messages" AS i WHERE {}"#, named("true"))
+}
+
+pub(super) fn resolve() -> [String; 2] {
+    [note(IS_RESOLVED), update(IS_RESOLVED, RESOLVED)]
+}
+
+/// Dates the claims that the rows own, before it deletes these. A conflict owns none: the claim of its key belongs to another
+/// message. A row without a key finds none, since no claim has an empty key.
+pub(super) fn discard() -> [String; 3] {
+    let rows = named(IS_DISCARDED);
+    let date = format!(
+        r#"
+UPDATE "idem_processed_messages" AS c SET processed_at = {{now}} FROM "idem_inbox_messages" AS i
+WHERE {rows} AND i.reason <> 'conflict' AND c.handler_id = i.handler_id AND c.key = i.key AND c.processed_at IS NULL"#
+    );
+    let delete = format!(r#"DELETE FROM "idem_inbox_messages" AS i WHERE {rows} RETURNING id"#);
+    [note(IS_DISCARDED), date, delete]
+}

@@ -109,15 +109,20 @@ impl File {
             return file;
         }
         files.retain(|_, file| file.strong_count() > 0);
-        let file = Arc::new(Self {
-            path: path.clone(),
+        let file = Self::alone(path.clone(), options);
+        files.insert(path, Arc::downgrade(&file));
+        file
+    }
+
+    /// Returns the file for one handle and its clones: one that may only read it must not decide how others open it.
+    pub(super) fn alone(path: PathBuf, options: SqliteConnectOptions) -> Arc<Self> {
+        Arc::new(Self {
+            path,
             // A file that has vanished is an outage: silently creating a new one would lose all claims.
             options: options.create_if_missing(false),
             writer: Arc::default(),
             reader: FairMutex::default(),
-        });
-        files.insert(path, Arc::downgrade(&file));
-        file
+        })
     }
 
     /// Waits for the writing connection. Dropping the future while it waits leaves the queue.

@@ -9,6 +9,7 @@ use sqlx::{ConnectOptions as _, FromRow};
 
 use super::file::{File, PING_TIMEOUT};
 use super::sql::rows;
+use super::watch::STEPS;
 use crate::store::sql::Clock;
 use crate::store::{Answer, Row, StoreFacts};
 
@@ -32,7 +33,7 @@ use crate::store::{Answer, Row, StoreFacts};
 /// Clones share their connections.
 ///
 /// ```
-/// # use idem_core::{Inbox, Sqlite, store::{Filter, Page}};
+/// # use idem_core::{Sqlite, operator::{Filter, Operator, Page}};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), idem_core::Error> {
 /// # let folder = std::env::temp_dir().join(format!("idem-sqlite-{}", std::process::id()));
@@ -40,7 +41,7 @@ use crate::store::{Answer, Row, StoreFacts};
 /// # let url = format!("sqlite://{}/billing.db", folder.display());
 /// // `url` is "sqlite:billing.db".
 /// let store = Sqlite::connect(&url).await?;
-/// let dead = Inbox::new(&store, "billing").list(&Filter::new(), Page::default()).await?;
+/// let dead = Operator::new(&store).consumer("billing").list(&Filter::new(), Page::default()).await?.rows;
 /// assert!(dead.is_empty());
 /// # drop(store);
 /// # let _ = std::fs::remove_dir_all(folder);
@@ -85,6 +86,24 @@ impl Sqlite {
         let answer = work(&mut reader).await.map_err(|error| self.file.fault(error))?;
         *slot = Some(reader);
         Ok(answer)
+    }
+
+    /// Answers a question of an operator, which changes nothing, on a connection of its own: a worker waits for the one for reading when
+    /// it looks for due rows. The connection's thread ends the statement after this time, also if the future is dropped.
+    pub(super) async fn ask_patiently<T>(
+        &self,
+        patience: Duration,
+        question: Query<'_>,
+        decode: impl FnOnce(&[SqliteRow]) -> sqlx::Result<T>,
+    ) -> Answer<T> {
+        let options = self.file.options.clone().pragma("query_only", "ON");
+        let end = Instant::now() + patience;
+        let answer = async {
+            let mut connection = options.connect().await?;
+            connection.lock_handle().await?.set_progress_handler(STEPS, move || Instant::now() < end);
+            decode(&question.fetch_all(&mut connection).await?)
+        };
+        answer.await.map_err(|error| self.file.fault(error))
     }
 
     /// Runs one statement on the writing connection, in autocommit; returns the inbox rows of its answer.

@@ -35,11 +35,14 @@ pub struct SqliteOptions {
     url: String,
     retention: Duration,
     verify_only: bool,
+    /// Whether the file may be one that this process only reads.
+    may_read_only: bool,
 }
 
 impl SqliteOptions {
     pub(super) fn new(url: &str) -> Self {
-        Self { url: url.to_owned(), retention: Duration::from_secs(7 * 24 * 3600), verify_only: false }
+        let retention = Duration::from_secs(7 * 24 * 3600);
+        Self { url: url.to_owned(), retention, verify_only: false, may_read_only: false }
     }
 
     /// How long claims are kept after their message was processed; 7 days by default. A message that is redelivered
@@ -59,6 +62,20 @@ impl SqliteOptions {
     pub fn verify_only(mut self) -> Self {
         self.verify_only = true;
         self
+    }
+
+    /// For a store by which an operator reads and changes messages, and on which no worker and no relay runs: it
+    /// [only verifies](Self::verify_only) that the file and the tables exist, and the URL may have `mode=ro`. A change of such a file is
+    /// [`StoreError::Denied`](crate::store::StoreError::Denied).
+    ///
+    /// ```no_run
+    /// # async fn connect() -> Result<(), idem_core::Error> {
+    /// let store = idem_core::Sqlite::options("sqlite:billing.db?mode=ro").for_operator().connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn for_operator(mut self) -> Self {
+        self.may_read_only = true;
+        self.verify_only()
     }
 
     /// Opens the file, creates it if it does not exist, switches it to WAL mode, and runs the missing migrations. Any
@@ -93,10 +110,11 @@ impl SqliteOptions {
         clock.ahead(Instant::now(), duration(since_epoch(SystemTime::now())));
         let name = format!("SQLite {}", canonical.display());
         let around_table = ["\"idem_", "\""].map(ToOwned::to_owned);
+        let file = if self.may_read_only { File::alone } else { File::of };
         Ok(Sqlite {
             // Practically unlimited: callers wait in the queue for the writer.
             facts: Arc::new(StoreFacts::new(name, usize::MAX, around_table, NOW)),
-            file: File::of(canonical.clone(), options.filename(canonical)),
+            file: file(canonical.clone(), options.filename(canonical)),
             retention: self.retention,
             clock: Arc::new(clock),
         })
@@ -124,7 +142,7 @@ impl SqliteOptions {
                  is for a test",
             ),
             (
-                says("mode=ro") || says("immutable"),
+                says("mode=ro") && !self.may_read_only || says("immutable"),
                 "`mode=ro` or `immutable` prevents that claims are written: remove it",
             ),
             (says("cache=shared"), "the busy timeout does not apply to `cache=shared`: remove it"),

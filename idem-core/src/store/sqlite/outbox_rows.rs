@@ -7,10 +7,11 @@ use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
+use super::answer::of_operator;
 use super::handle::Query;
 use super::outbox_sql::{
-    BURY, BY_ID, DEAD, DELETE, EXCEPT, FIND, HIGHEST, IN_ORDER, OF_KEYS, OURS, READ, REGISTER, REPLAY, RETRY, STAGE,
-    STATS, TO_DESTINATION, UNREAD,
+    BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FIND, HIGHEST, IN_ORDER, NOTE, OF_KEYS, OURS, READ, REGISTER, REPLAY,
+    RETRY, STAGE, STATS, TO_DESTINATION, UNREAD,
 };
 use super::sql::{self, duration, in_hex, json, millis, time};
 use super::{Sqlite, Txn};
@@ -18,9 +19,9 @@ use crate::Error;
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::sql::statements;
 use crate::store::{
-    Answer, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId,
+    Answer, By, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId,
     OutboxMark, OutboxRead, OutboxRow, OutboxRows, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox,
-    error_text, number,
+    error_text, number, outgoing_action,
 };
 
 /// The most bytes of payloads and headers that one read brings. The file has one connection for reading, and workers wait for
@@ -209,14 +210,19 @@ impl OutboxRows for Sqlite {
         self.read_all(query, dead).await
     }
 
-    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Answer<bool> {
+    async fn remove_dead_outgoing(&self, outbox: OutboxId, ids: &[i64], again: bool, by: &By) -> Answer<Vec<i64>> {
         let remove = async |txn: &mut Txn| {
+            let note = of(NOTE, outbox).bind(json(ids)).bind(by.command).bind(outgoing_action(again)).bind(&by.actor);
+            note.execute(txn.connection()).await?;
             if again {
-                of(REPLAY, outbox).bind(id).execute(txn.connection()).await?;
+                of(REPLAY, outbox).bind(json(ids)).execute(txn.connection()).await?;
             }
-            Ok(of(statements::DISCARD, outbox).bind(id).execute(txn.connection()).await?.rows_affected() > 0)
+            let gone = of(DISCARD, outbox).bind(json(ids)).fetch_all(txn.connection()).await?;
+            let mut gone = gone.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<Vec<i64>>>()?;
+            gone.sort_unstable();
+            Ok(gone)
         };
-        self.in_transaction(remove).await
+        self.in_transaction(remove).await.map_err(of_operator)
     }
 }
 

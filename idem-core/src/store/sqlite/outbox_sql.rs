@@ -65,7 +65,17 @@ pub(super) const DEAD: &str = r#"
 SELECT id, message_id, attempts, destination, key, envelope, payload, created_at, error, died_at
 FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3"#;
 
+/// Notes dead letters that the transaction is about to delete: ?3, ?4 and ?5 are the command, its action and its actor.
+pub(super) const NOTE: &str = r#"
+INSERT INTO "idem_operations" (command, action, actor, outbox_id, row_id, key, attempts, error)
+SELECT ?3, ?4, ?5, outbox_id, id, key, attempts, error
+FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id IN (SELECT value FROM json_each(?2)) ORDER BY id"#;
+
+/// Stages dead letters again, the oldest one first.
 pub(super) const REPLAY: &str = r#"
 INSERT INTO "idem_outbox_messages" (outbox_id, message_id, created_at, destination, key, envelope, payload)
 SELECT outbox_id, message_id, created_at, destination, key, envelope, payload
-FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id = ?2"#;
+FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id IN (SELECT value FROM json_each(?2)) ORDER BY id"#;
+
+pub(super) const DISCARD: &str = r#"
+DELETE FROM "idem_outbox_dead" WHERE outbox_id = ?1 AND id IN (SELECT value FROM json_each(?2)) RETURNING id"#;

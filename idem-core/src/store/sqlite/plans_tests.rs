@@ -4,6 +4,7 @@ use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::sql::filled;
 use super::{claims, consumers_sql, inbox_sql, migrate, prune};
+use crate::operator::Filter;
 use crate::store::RowKind;
 use crate::store::sql::statements;
 
@@ -115,7 +116,7 @@ async fn prune_walks_by_the_primary_key() {
 #[tokio::test]
 async fn stats_are_counted_in_indexes() {
     let plan = plan(consumers_sql::STATS).await;
-    for index in ["ordinary (handler_id=?)", "orphan (handler_id=?)", "calls (handler_id=?)", "dead"] {
+    for index in ["ordinary (handler_id=?)", "orphan (handler_id=?)", "calls (handler_id=?)", "dead (handler_id=?)"] {
         assert!(plan.contains(&format!("COVERING INDEX idem_inbox_messages_{index}")), "{index}: {plan}");
     }
     let rows = plan.lines().filter(|line| line.contains("idem_inbox_messages") && !line.contains("COVERING"));
@@ -123,7 +124,30 @@ async fn stats_are_counted_in_indexes() {
 }
 
 #[tokio::test]
-async fn dead_letters_are_listed_without_reading_what_is_scheduled() {
-    let plan = plan(&consumers_sql::LIST.replace("{which}", "= 'dead'")).await;
-    assert!(plan.contains("messages_dead") && !plan.contains("TEMP B-TREE"), "{plan}");
+async fn an_operator_finds_his_rows_and_their_claims_by_their_keys() {
+    let changes = [consumers_sql::replay(), consumers_sql::replay_as(), consumers_sql::resolve()].concat();
+    for text in changes.iter().chain(&consumers_sql::discard()).chain(&[consumers_sql::claim(), consumers_sql::left()])
+    {
+        let plan = plan(text).await;
+        reads_no_table(&plan);
+        assert!(plan.contains("SEARCH i USING INTEGER PRIMARY KEY (rowid=?)"), "{text}: {plan}");
+    }
+    let date = plan(&consumers_sql::discard()[1]).await;
+    assert!(date.contains("SEARCH c USING PRIMARY KEY (handler_id=? AND key=?)"), "{date}");
+}
+
+#[tokio::test]
+async fn old_operations_are_found_among_the_oldest() {
+    let plan = plan(statements::PRUNED[0].0).await;
+    assert!(plan.contains("SEARCH idem_operations USING INTEGER PRIMARY KEY (rowid=?)"), "{plan}");
+    assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+}
+
+/// Also of a handler with a million dead letters: their index has no keys.
+#[tokio::test]
+async fn dead_letters_of_a_key_are_found_by_the_key() {
+    let (question, _) = Filter::new().key("a").ask_ids("[1]", i64::MAX, 100, None);
+    let plan = plan(&question.sqlite).await;
+    let by_key = "SEARCH i USING INDEX sqlite_autoindex_idem_inbox_messages_1 (handler_id=? AND key=?)";
+    assert!(plan.contains(by_key), "{plan}");
 }

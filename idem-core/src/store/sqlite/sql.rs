@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteRow;
 
 use super::handle::Query;
 use crate::Key;
-use crate::store::{HandlerId, Row, stored};
+use crate::store::{HandlerId, Row, Value, stored};
 
 /// The database's clock in milliseconds; it does not change within one statement (SQLite manual, "Date And Time
 /// Functions", 3).
@@ -28,10 +28,14 @@ const ORPHAN: &str = "state IN ('scheduled', 'running') AND (crash_count >= 1 OR
 /// When a worker may have the row: the column of these indexes. That of a row that another one has locked is the end of its lease.
 const DUE: &str = "coalesce(locked_until, run_at)";
 
+/// The source of the message of a row `i`, unless its envelope is damaged.
+const SOURCE: &str = "CASE WHEN json_valid(CAST(i.envelope AS TEXT)) THEN CAST(i.envelope AS TEXT) ->> 'source' END";
+
 /// Fills in the text of a statement. `{now}` and `{clock}` are the clock, `{row}` the columns that [`row`] reads, `{greatest}`
-/// that of its arguments; `{ordinary}`, `{orphan}` and `{due}` are of inbox rows.
+/// that of its arguments; `{ordinary}`, `{orphan}`, `{due}` and `{source}` are of inbox rows.
 pub(super) fn filled(text: &str) -> AssertSqlSafe<String> {
     let text = text.replace("{ordinary}", ORDINARY).replace("{orphan}", ORPHAN).replace("{due}", DUE);
+    let text = text.replace("{source}", SOURCE);
     // Safe: the text consists of constants.
     AssertSqlSafe(text.replace("{row}", ROW).replace("{now}", NOW).replace("{clock}", NOW).replace("{greatest}", "max"))
 }
@@ -39,6 +43,15 @@ pub(super) fn filled(text: &str) -> AssertSqlSafe<String> {
 /// Returns a statement, to bind values to.
 pub(super) fn query<'q>(text: &str) -> Query<'q> {
     sqlx::query(filled(text))
+}
+
+/// Returns a statement with these values.
+pub(super) fn bound<'q>(text: &str, values: &[Value]) -> Query<'q> {
+    values.iter().fold(query(text), |query, value| match value {
+        Value::Int(number) => query.bind(*number),
+        Value::Text(text) => query.bind(text.as_deref()),
+        Value::Bytes(bytes) => query.bind(bytes.as_deref()),
+    })
 }
 
 /// Converts a duration to milliseconds, capped at 10,000 years, so that its sum with the clock is a valid date.

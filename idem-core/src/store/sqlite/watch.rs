@@ -21,7 +21,7 @@ const ENDING: u8 = 4;
 const ENDED: u8 = 5;
 
 /// The number of virtual machine steps between two checks of the clock: about 100 µs.
-const STEPS: i32 = 10_000;
+pub(super) const STEPS: i32 = 10_000;
 
 /// Tracks a connection through its hooks, which run in the connection's thread.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ async fn a_lock_timeout_in_the_handler_is_its_own_failure() {
     lock.rollback().await.unwrap();
     drop(conn);
 
-    assert_eq!(world.inbox(&store).replay(row.id).await.unwrap(), Replayed::Due);
+    assert_eq!(world.operator(&store).replay(row.id).await.unwrap(), Replayed::Due);
     world.journal.processed(1).await;
     assert_eq!(world.effects("late").await, [1], "a replayed message has all its attempts again");
     worker.stop().await.unwrap();

@@ -1,6 +1,6 @@
 //! Whether a state has the properties that every state must have.
 
-use super::database::Reason;
+use super::database::{Reason, Row};
 use super::scenario::{Handler, MAX_LOST_CONNECTIONS, MAX_STARTS, Scenario};
 use super::state::{Place, State};
 use super::task::Work;
@@ -28,9 +28,10 @@ pub(super) fn violates(scenario: &Scenario, state: &State, property: Property) -
         }),
         Property::NothingLost => each(&|message, _, _| {
             let facts = facts(message);
-            facts.kept && facts.effects == 0 && row(message).is_none() && !facts.discarded && !works(message)
+            let accounted = facts.effects > 0 || facts.discarded || facts.moved;
+            facts.kept && !accounted && row(message).is_none() && !works(message)
         }),
-        Property::NothingTwice => each(&|message, _, _| facts(message).effects > 1),
+        Property::NothingTwice => each(&|message, _, _| facts(message).effects > facts(message).forgotten + 1),
         Property::InnocentsLive => each(&|message, handler, _| {
             let dead = row(message).and_then(|row| row.dead);
             match handler {
@@ -87,11 +88,11 @@ fn miscounted(scenario: &Scenario, state: &State, property: Property) -> bool {
 /// Whether a claim says what is not so. A dated one: the message was processed or discarded. An undated one: it has a
 /// row that owns the claim.
 fn untrue(scenario: &Scenario, state: &State) -> bool {
-    let owns = |message: u8| state.rows[usize::from(message)].is_some_and(|row| row.dead != Some(Reason::Conflict));
+    let owns = |message: u8| state.rows[usize::from(message)].is_some_and(Row::owns_claim);
     let claims = state.claims.iter().flatten().any(|claim| {
         let facts = state.facts[usize::from(claim.message)];
         match claim.date {
-            Some(_) => facts.effects == 0 && !facts.discarded || owns(claim.message),
+            Some(_) => facts.effects == facts.forgotten && !facts.discarded || owns(claim.message),
             None => !owns(claim.message),
         }
     });

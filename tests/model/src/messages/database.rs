@@ -38,6 +38,20 @@ pub(super) struct Row {
     pub(super) breaks: u8,
     /// Failed runs.
     pub(super) attempts: u8,
+    /// Whether an operator has taken its key away: it owns no claim, and goes through decode and key again.
+    pub(super) keyless: bool,
+}
+
+impl Row {
+    /// A row that has never been fetched.
+    pub(super) fn new(attempts: u8, dead: Option<Reason>) -> Self {
+        Self { dead, holder: Holder::Nobody, starts: 0, breaks: 0, attempts, keyless: false }
+    }
+
+    /// Whether the claim of its key is that of its message.
+    pub(super) fn owns_claim(self) -> bool {
+        self.dead != Some(Reason::Conflict) && !self.keyless
+    }
 }
 
 /// The token and the lease of a row.

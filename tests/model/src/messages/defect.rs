@@ -45,4 +45,6 @@ crate::defect::defects! {
         "only what is older than the worker's own retention is compared with the cutoff" => NothingTwice,
     DiscardDatesWithoutDelete: "a discard dates the claim although it deletes no row" => ClaimsTrue,
     ConflictReplayedUnderItsKey: "a conflict is replayed under its own key" => ClaimsTrue,
+    NewKeysKeepTheOldKey: "a conflict goes back to get another key, and keeps its own" => ClaimsTrue,
+    ForgetBesideConflicts: "a claim is forgotten although its key has the row of a conflict" => ClaimsTrue,
 }

@@ -7,6 +7,10 @@ pub(super) struct Facts {
     pub(super) effects: u8,
     /// Whether its effect or a row of it was ever committed.
     pub(super) kept: bool,
+    /// How many of its effects are forgotten with its claim: each generation of claims may have one.
+    pub(super) forgotten: u8,
+    /// Whether it has another key since: under that one it is another message of the world.
+    pub(super) moved: bool,
     /// Whether an operator discarded it.
     pub(super) discarded: bool,
     /// How many processes its handler has ended.
@@ -38,6 +42,8 @@ pub(super) struct Left {
     pub(super) prunes: u8,
     /// An operator replays or discards.
     pub(super) orders: u8,
+    /// An operator forgets a claim.
+    pub(super) forgets: u8,
     /// The clock advances.
     pub(super) ticks: u8,
     /// A transaction is rolled back without a recorded attempt: it lost a race, or another message of its batch failed.

@@ -11,6 +11,7 @@ mod equal;
 mod facts;
 mod handler;
 mod isolation;
+mod keyless;
 mod log;
 mod names;
 mod operator;

@@ -1,12 +1,13 @@
-//! An operator's hand: replay and discard.
+//! An operator's hand: replay, discard and forget.
 
-use super::database::{Claim, Holder, Reason, Row};
+use super::database::{Claim, Reason, Row};
 use super::defect::Defect;
 use super::names::WORLD;
 use super::state::{State, Steps};
 
 /// The steps of an operator.
 pub(super) fn steps(steps: &mut Steps<'_>) {
+    forget(steps);
     if steps.state.left.orders == 0 {
         return;
     }
@@ -37,19 +38,48 @@ fn dead(steps: &mut Steps<'_>, message: u8, reason: Reason) {
         steps.setback(WORLD, "an operator replays _", message, |after| {
             after.left.orders -= 1;
             let breaks = if matches!(reason, Reason::Crashed | Reason::Broke) { 2 } else { 0 };
-            after.change(message, |_| Row { dead: None, holder: Holder::Nobody, starts: 0, breaks, attempts: 0 });
+            after.change(message, |row| Row { breaks, keyless: row.keyless, ..Row::new(0, None) });
             after.facts[usize::from(message)].open = 0;
         });
     }
+    if reason == Reason::Conflict && steps.world.message(message).becomes.is_some() {
+        let keyless = !steps.world.has(Defect::NewKeysKeepTheOldKey);
+        steps.setback(WORLD, "an operator sends the conflict _ back without its key", message, |after| {
+            after.left.orders -= 1;
+            after.change(message, |_| Row { keyless, ..Row::new(0, None) });
+            after.facts[usize::from(message)].open = 0;
+        });
+    }
+    let owns_claim = steps.state.rows[usize::from(message)].is_some_and(Row::owns_claim);
     steps.setback(WORLD, "an operator discards _", message, |after| {
         after.left.orders -= 1;
         after.rows[usize::from(message)] = None;
         after.facts[usize::from(message)].discarded = true;
-        // The row of a conflict owns no claim.
-        if reason != Reason::Conflict {
+        if owns_claim {
             date(after, key);
         }
     });
+}
+
+/// Deletes a claim: only a dated one, and only if its key has no inbox row, that of a conflict included. A copy that comes later runs
+/// again, which is what the operator wants.
+fn forget(steps: &mut Steps<'_>) {
+    if steps.state.left.forgets == 0 {
+        return;
+    }
+    let (world, state) = (steps.world, steps.state);
+    for (key, claim) in state.claims.iter().enumerate() {
+        let Some(Claim { message, date: Some(_), .. }) = *claim else { continue };
+        let mut rows = (0..).zip(state.rows).filter_map(|(of, row): (u8, _)| row.map(|_| of));
+        if world.has(Defect::ForgetBesideConflicts) || !rows.any(|of| world.key(of) == key) {
+            steps.setback(WORLD, "an operator forgets the claim of _", message, |after| {
+                after.left.forgets -= 1;
+                after.claims[key] = None;
+                let facts = &mut after.facts[usize::from(message)];
+                facts.forgotten = facts.effects;
+            });
+        }
+    }
 }
 
 /// Dates the claim of a key where it has no date.

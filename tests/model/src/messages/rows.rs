@@ -5,6 +5,7 @@ use super::database::{Claim, Holder, Reason, Row};
 use super::defect::Defect;
 use super::handler::{Act, acts, effect, gives_up, max_breaks};
 use super::isolation;
+use super::keyless;
 use super::names::{AGAIN, slot_name};
 use super::outage;
 use super::scenario::Scenario;
@@ -65,7 +66,10 @@ pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, message: u8, stage: Stage
 fn begin(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     let scenario = steps.world;
     if steps.state.has_token(message, slot) {
-        if isolation::holds(steps, slot) {
+        let is_keyless = steps.state.rows[usize::from(message)].is_some_and(|row| row.keyless);
+        if isolation::holds(steps, slot) && is_keyless {
+            keyless::readmit(steps, slot, message);
+        } else if isolation::holds(steps, slot) {
             steps.step(
                 slot_name(slot),
                 "deletes the row of _ in a transaction, and runs its handler",
@@ -226,7 +230,7 @@ fn given_up(_: &Scenario, after: &mut State, message: u8) {
 }
 
 fn fail(after: &mut State, message: u8, dead: Option<Reason>) {
-    after.change(message, |row| Row { dead, holder: Holder::Nobody, starts: 0, breaks: 0, attempts: row.attempts + 1 });
+    after.change(message, |row| Row { keyless: row.keyless, ..Row::new(row.attempts + 1, dead) });
     after.facts[usize::from(message)].open = 0;
 }
 

@@ -43,6 +43,8 @@ pub(super) struct Message {
     pub(super) copies: u8,
     /// When it is published.
     pub(super) published: u8,
+    /// The message that it is under the key which its handler gives it after a deployment.
+    pub(super) becomes: Option<u8>,
     /// The database of its worker. Each process has a worker of each database.
     pub(super) database: u8,
 }
@@ -71,7 +73,7 @@ pub(super) enum Handler {
 impl Message {
     /// A message that is delivered once, under the key of this number.
     pub(super) const fn new(key: u8, handler: Handler) -> Self {
-        Self { key, handler, copies: 1, published: 0, database: 0 }
+        Self { key, handler, copies: 1, published: 0, becomes: None, database: 0 }
     }
 
     pub(super) const fn copies(self, copies: u8) -> Self {
@@ -81,6 +83,10 @@ impl Message {
     /// A message that was stored before, and is not delivered again.
     pub(super) const fn stored(key: u8, handler: Handler) -> Self {
         Self { copies: 0, ..Self::new(key, handler) }
+    }
+
+    pub(super) const fn becomes(self, message: u8) -> Self {
+        Self { becomes: Some(message), ..self }
     }
 
     pub(super) const fn database(self, database: u8) -> Self {

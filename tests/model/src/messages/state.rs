@@ -100,8 +100,7 @@ impl State {
 
     /// Inserts a row, unless the message has one.
     pub(super) fn insert(&mut self, message: u8, attempts: u8, dead: Option<Reason>) {
-        let new = Row { dead, holder: Holder::Nobody, starts: 0, breaks: 0, attempts };
-        self.rows[usize::from(message)].get_or_insert(new);
+        self.rows[usize::from(message)].get_or_insert(Row::new(attempts, dead));
         self.facts[usize::from(message)].kept = true;
     }
 

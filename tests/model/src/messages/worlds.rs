@@ -4,8 +4,18 @@ use super::defect::Defect;
 use super::facts::Left;
 use super::scenario::{Handler, Message, Scenario};
 
-const NONE: Left =
-    Left { kills: 0, outages: 0, pauses: 0, losses: 0, returns: 0, prunes: 0, orders: 0, ticks: 0, again: 0 };
+const NONE: Left = Left {
+    kills: 0,
+    outages: 0,
+    pauses: 0,
+    losses: 0,
+    returns: 0,
+    prunes: 0,
+    orders: 0,
+    forgets: 0,
+    ticks: 0,
+    again: 0,
+};
 
 /// The worlds, each with the failures that make it small enough for CI, and more of them otherwise. A pause and a lost
 /// answer together may cost an innocent message a start, as a kill does, so that worlds with three kills have not both.
@@ -44,6 +54,16 @@ pub(crate) fn worlds(small: bool) -> Vec<Scenario> {
         world("prune beside a failure", ONCE, Left { prunes: 2, ticks: 1, kills: 1, losses: more, ..NONE }),
         world("prune beside a conflict", LATE, Left { prunes: 2, ticks: 1, kills: 1, losses: more, ..NONE }),
         world("an operator", FAILS, Left { orders: 2, kills: 1, losses: 1, prunes: 1, returns: more, ..NONE }),
+        world(
+            "a conflict whose handler gives it another key",
+            REKEYED,
+            Left { orders: 1, kills: 1, losses: more, ..NONE },
+        ),
+        world(
+            "a claim that an operator forgets",
+            FORGOTTEN,
+            Left { forgets: 1, kills: 1, losses: 1, returns: more, ..NONE },
+        ),
         world("a log", LOG, Left { kills: 1, returns: more, ..NONE }).log(1),
         world("a log with a wider window", LOG, Left { kills: more, returns: 1, ..NONE }).log(2),
         world("a log with a killer behind its window", BEHIND, NONE).log(2),
@@ -113,6 +133,8 @@ pub(crate) fn of(defect: Defect) -> Scenario {
         }
         Defect::CutoffOfTheLast => world(PRUNED, Left { prunes: 2, ticks: 1, ..NONE }),
         Defect::DiscardDatesWithoutDelete => world(FAILS, Left { orders: 2, ..NONE }),
+        Defect::NewKeysKeepTheOldKey => world(REKEYED, Left { orders: 1, ..NONE }),
+        Defect::ForgetBesideConflicts => world(FAILING_CONFLICT, Left { forgets: 1, ..NONE }),
     }
 }
 
@@ -122,6 +144,16 @@ const ONCE: &[Message] = &[Message::new(0, Handler::FailsOnce).copies(2)];
 const ONCE_ALONE: &[Message] = &[Message::new(0, Handler::FailsOnce)];
 const FAILS: &[Message] = &[Message::new(0, Handler::Fails).copies(2)];
 const CONFLICT: &[Message] = &[Message::new(0, Handler::FailsOnce).copies(2), Message::new(0, Handler::Succeeds)];
+/// The second one may come again and fail.
+const FAILING_CONFLICT: &[Message] =
+    &[Message::new(0, Handler::Succeeds), Message::new(0, Handler::FailsOnce).copies(2)];
+/// A conflict, and a copy of it whose worker has the handler with the other key.
+const REKEYED: &[Message] = &[
+    Message::new(0, Handler::Succeeds),
+    Message::new(0, Handler::Succeeds).becomes(2),
+    Message::new(1, Handler::Succeeds),
+];
+const FORGOTTEN: &[Message] = &[Message::new(0, Handler::Succeeds).copies(3)];
 const ROLLBACK: &[Message] = &[Message::new(0, Handler::RunsRollback).copies(2)];
 const COMMIT: &[Message] = &[Message::new(0, Handler::RunsCommit).copies(2)];
 const INNOCENT: &[Message] = &[Message::new(0, Handler::Succeeds), Message::new(1, Handler::Succeeds)];

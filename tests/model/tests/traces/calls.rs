@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use idem_conformance::store::{Setup, World};
 use idem_core::Key;
-use idem_core::store::{Filter, Page, Resolution, Row};
+use idem_core::operator::{Filter, Page};
+use idem_core::store::{Resolution, Row};
 use idem_test::provider::Fault;
 use idem_test::trace::Trace;
 use idem_test::{Crash, Publication, Trial};
@@ -84,12 +85,12 @@ impl<W: World> Paying<W> {
                 Some(charge) => Resolution::answer(&charge.number.to_string()).unwrap(),
                 None => Resolution::CallAgain,
             };
-            assert!(self.trace.resolve(self.trial.inbox(), &row, resolution).await.unwrap(), "{id}");
+            assert!(self.trace.resolve(self.trial.operator(), &row, resolution).await.unwrap(), "{id}");
         }
     }
 
     async fn rows(&self, filter: Filter) -> Vec<Row> {
-        self.trial.inbox().list(&filter, Page::new(100)).await.unwrap()
+        self.trial.operator().list(&filter, Page::new(100)).await.unwrap().rows
     }
 
     /// Asserts that each order was charged once and has its effect, writes that, and returns the trace.

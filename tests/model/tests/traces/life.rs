@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use idem_conformance::store::{Setup, World};
-use idem_core::store::{Filter, Page, Replayed, Row};
+use idem_core::operator::{Filter, Page};
+use idem_core::store::{Replayed, Row};
 use idem_core::{Key, Reason};
 use idem_test::trace::Trace;
 use idem_test::{Crash, Trial};
@@ -86,8 +87,8 @@ impl<W: World> Life<W> {
         self.trial.deliver(order.clone()).once().await.unwrap();
         self.trial.deliver(order.other()).times(2).await.unwrap();
         let dead = self.dead("conflict").await;
-        assert_eq!(self.trace.replay(self.trial.inbox(), &dead).await.unwrap(), Replayed::NeedsKey);
-        assert!(self.trace.discard(self.trial.inbox(), &dead).await.unwrap());
+        assert_eq!(self.trace.replay(self.trial.operator(), &dead).await.unwrap(), Replayed::NeedsKey);
+        assert!(self.trace.discard(self.trial.operator(), &dead).await.unwrap());
     }
 
     /// Messages that fail for good: one is replayed when its cause is gone, the other one is discarded, and copies come.
@@ -97,9 +98,9 @@ impl<W: World> Life<W> {
         }
         let (replayed, discarded) = (self.dead("replayed").await, self.dead("discarded").await);
         self.desk.repaired.store(true, SeqCst);
-        assert_eq!(self.trace.replay(self.trial.inbox(), &replayed).await.unwrap(), Replayed::Due);
-        assert!(self.trace.discard(self.trial.inbox(), &discarded).await.unwrap());
-        assert!(!self.trace.discard(self.trial.inbox(), &discarded).await.unwrap());
+        assert_eq!(self.trace.replay(self.trial.operator(), &replayed).await.unwrap(), Replayed::Due);
+        assert!(self.trace.discard(self.trial.operator(), &discarded).await.unwrap());
+        assert!(!self.trace.discard(self.trial.operator(), &discarded).await.unwrap());
         for id in ["replayed", "discarded"] {
             self.trial.deliver(Order::new(id, &[Act::Fail, Act::Permanent])).once().await.unwrap();
         }
@@ -116,7 +117,7 @@ impl<W: World> Life<W> {
         self.trial.run().await.unwrap();
         let dead = self.dead("killer").await;
         assert_eq!((dead.reason, dead.crash_count), (Some(Reason::Crashed), 4));
-        assert_eq!(self.trace.replay(self.trial.inbox(), &dead).await.unwrap(), Replayed::Due);
+        assert_eq!(self.trace.replay(self.trial.operator(), &dead).await.unwrap(), Replayed::Due);
         self.trial.run().await.unwrap();
     }
 
@@ -129,7 +130,7 @@ impl<W: World> Life<W> {
     }
 
     async fn found(&self, id: &str, filter: Filter) -> Option<Row> {
-        let rows = self.trial.inbox().list(&filter, Page::new(1000)).await.unwrap();
+        let rows = self.trial.operator().list(&filter, Page::new(1000)).await.unwrap().rows;
         let key = Key::of(id).unwrap();
         rows.into_iter().find(|row| row.identity.key == key)
     }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use idem_conformance::store::World;
-use idem_core::store::{Filter, Page};
-use idem_core::{BoxError, Handler, Inbox, Postgres, Reason, State, Worker};
+use idem_core::operator::{Filter, Operator, Page};
+use idem_core::{BoxError, Handler, Postgres, Reason, State, Worker};
 use idem_test::{Broker, Publication};
 use serde::{Deserialize, Serialize};
 use sqlx::{AssertSqlSafe, PgConnection};
@@ -72,7 +72,7 @@ async fn harm_no_other<W: World>(world: &W, store: &Postgres, messages: &[(&str,
         }
     };
     tokio::time::timeout(Duration::from_secs(30), worker.run_until(settled)).await.unwrap().unwrap();
-    let rows = Inbox::new(store, "billing").list(&Filter::new(), Page::default()).await.unwrap();
+    let rows = Operator::new(store).consumer("billing").list(&Filter::new(), Page::default()).await.unwrap().rows;
     let mut found: Vec<_> = rows.iter().map(|row| (row.identity.key.to_string(), row.reason)).collect();
     found.sort_by(|one, next| one.0.cmp(&next.0));
     let expected: Vec<_> = dead.iter().map(|(id, reason)| ((*id).to_owned(), Some(*reason))).collect();

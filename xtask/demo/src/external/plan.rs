@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use idem::external::Resolution;
-use idem::store::{Filter, Page};
-use idem::{Inbox, Postgres, Reason};
+use idem::operator::{Filter, Operator, Page};
+use idem::{Postgres, Reason};
 use idem_test::provider::{Fault, Provider};
 use sqlx::{Connection, PgConnection};
 
@@ -45,14 +45,14 @@ pub(super) async fn operate(url: String, held: BTreeSet<u64>) -> Result<()> {
     let held = held.into_iter().map(i64::try_from).collect::<Result<Vec<_>, _>>()?;
     let mut connection = PgConnection::connect(&url).await?;
     let store = Postgres::options(&url).schema(SCHEMA).connections(2).connect().await?;
-    let inbox = Inbox::new(&store, CONSUMER);
+    let operator = Operator::new(&store).consumer(CONSUMER);
     loop {
         tokio::time::sleep(Duration::from_millis(200)).await;
         sqlx::query(OLDER).bind(&held).execute(&mut connection).await?;
-        for row in inbox.list(&Filter::new().reason(Reason::Exhausted), Page::new(10_000)).await? {
+        for row in operator.list(&Filter::new().reason(Reason::Exhausted), Page::new(10_000)).await?.rows {
             // The naive handler makes no call that idem knows of.
             if let Some(key) = row.provider_key {
-                inbox.resolve(row.id, key, Resolution::CallAgain).await?;
+                operator.resolve(row.id, key, Resolution::CallAgain).await?;
             }
         }
     }

@@ -65,6 +65,8 @@ const TABLE: &Table = &[
     ("its process is killed from outside", &[Line(TraceStep::Died)]),
     ("an operator replays _", &[Line(TraceStep::Replayed)]),
     ("an operator discards _", &[Line(TraceStep::Discarded)]),
+    ("an operator sends the conflict _ back without its key", &[Never]),
+    ("an operator forgets the claim of _", &[Never]),
     // Handlers that end their process do so from outside, as far as a trace can tell.
     ("the handler of _ ends its process", &[Never]),
     // Time, prune and logs.
@@ -75,6 +77,8 @@ const TABLE: &Table = &[
     ("the log learns which deliveries are finished", &[Never]),
     ("the log moves the partition to the other worker", &[Never]),
     ("sees that the row of _ is processed or dead", &[Never]),
+    ("finds the key of _ anew, and takes it over in place of its row", &[Never]),
+    ("finds the key of _ anew, takes it over in place of its row, and gets no answer", &[Never]),
     // Defects.
     ("sees the uncommitted claim of _, a duplicate", &[Never]),
     ("the handler of _ ran ROLLBACK, and COMMIT commits nothing", &[Never]),

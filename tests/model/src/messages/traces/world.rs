@@ -9,8 +9,18 @@ use crate::traces::names::number;
 
 /// Every failure may come, and none of them runs out: after each step there are as many left. Time stands still, and
 /// nothing is pruned.
-pub(super) const LEFT: Left =
-    Left { kills: 9, outages: 0, pauses: 9, losses: 9, returns: 9, prunes: 0, orders: 9, ticks: 0, again: 9 };
+pub(super) const LEFT: Left = Left {
+    kills: 9,
+    outages: 0,
+    pauses: 9,
+    losses: 9,
+    returns: 9,
+    prunes: 0,
+    orders: 9,
+    forgets: 0,
+    ticks: 0,
+    again: 9,
+};
 
 /// How many deliveries of each message may be unsettled at once, by the number of messages.
 const COPIES: [&[u8]; MESSAGES] = [&[4], &[3, 2], &[2, 2, 1]];
