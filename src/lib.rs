@@ -12,8 +12,8 @@ pub mod outbox;
 pub mod prelude;
 
 pub use idem_core::{
-    Batch, BoxError, Delivery, DeliveryOrder, Error, Fingerprint, Handler, Headers, Health, Inbox, Key, KeyPart,
-    Observed, Outcome, Reason, Relay, RetryPolicy, Source, State, Store, Worker, Workers, permanent, retry_after,
+    Batch, BoxError, Delivery, DeliveryOrder, Error, Fingerprint, Handler, Headers, Health, Key, KeyPart, Observed,
+    Outcome, Reason, Relay, RetryPolicy, Source, State, Store, Worker, Workers, operator, permanent, retry_after,
     shutdown_signal, store,
 };
 pub use idem_macros::{KeyPart, idempotent};
@@ -28,6 +28,9 @@ pub use idem_kafka::{self as kafka, Kafka};
 #[cfg(feature = "nats")]
 #[doc(inline)]
 pub use idem_nats::{self as nats, Nats};
+#[cfg(feature = "page")]
+#[doc(inline)]
+pub use idem_page as page;
 #[cfg(feature = "rabbitmq")]
 #[doc(inline)]
 pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};

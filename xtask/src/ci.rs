@@ -16,6 +16,7 @@ const FEATURES: &[&[&str]] = &[
     &["--no-default-features"],
     &["--no-default-features", "--features", "postgres"],
     &["--no-default-features", "--features", "protobuf"],
+    &["--no-default-features", "--features", "page"],
     &["--no-default-features", "--features", "rabbitmq"],
     &["--no-default-features", "--features", "nats"],
     // With TLS, as everything else has built the C library; `--full` also builds it without.

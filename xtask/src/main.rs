@@ -39,6 +39,8 @@ enum Chore {
     Demo(Passed),
     /// Apply deliberate defects, one at a time, and check that a named test catches each.
     Mutants(mutants::Options),
+    /// Make pictures of each view of the page in target/screenshots, and that of the README.
+    Screenshots,
     /// Search all states of a model of the protocol: each rule must hold, and be needed.
     Model(Passed),
     /// Run the tests that depend on server versions, on old and new servers, and print one table.
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Chore::Ci(options) => ci::run_all(&options),
         Chore::Demo(options) => packages::demo(&options.args),
         Chore::Mutants(options) => mutants::run(&options),
+        Chore::Screenshots => packages::screenshots(),
         Chore::Model(options) => packages::search(&options.args),
         Chore::Matrix(options) => matrix::run(&options),
     };

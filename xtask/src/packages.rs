@@ -1,5 +1,6 @@
 //! Chores that run the program of another package: the demo, the measurements, the model.
 
+use std::fs;
 use std::process::Command;
 use std::thread;
 
@@ -37,9 +38,27 @@ pub(crate) fn small_run(args: &[&str]) -> Result<()> {
 pub(crate) fn measure(before: &[&str], args: &[String]) -> Result<()> {
     idem_services::tools()?;
     run(&mut cargo(["build", "--release", "--package", "idem-bench", "--bins"]))?;
+    if args.first().is_some_and(|what| what == "operator") {
+        // The measurement runs it as a person does.
+        run(&mut cargo(["build", "--release", "--package", "idem-cli"]))?;
+    }
     let mut bench = Command::new(root().join("target/release/idem-bench"));
     let status = bench.args(before).args(args).status().context("cannot run the measurement")?;
     std::process::exit(status.code().unwrap_or(1))
+}
+
+/// Has the test of the page in a browser keep its pictures: of each view, narrow and wide, light and dark.
+pub(crate) fn screenshots() -> Result<()> {
+    idem_services::tools()?;
+    idem_services::chromium()?;
+    let pictures = root().join("target/screenshots");
+    fs::create_dir_all(&pictures).context("cannot create target/screenshots")?;
+    let mut test = cargo(["test", "--workspace", "--all-features", "--test", "page", "browser::"]);
+    run(test.env("IDEM_SCREENSHOTS", &pictures))?;
+    fs::copy(pictures.join("overview-1400-light.png"), root().join("docs/page.png"))
+        .context("cannot write docs/page.png")?;
+    println!("{}", pictures.display());
+    Ok(())
 }
 
 /// Prints one line for each world and each broken rule. The error is that a rule does not hold, or is not needed.

@@ -33,6 +33,7 @@ const RUN: &[&str] = &[
     "avro",
     "request",
     "payments",
+    "page",
 ];
 /// The example that is a test.
 const TESTED: &str = "testing";
@@ -80,7 +81,6 @@ mod tests {
     /// The examples that tests run, because they need a server, a signal or arguments.
     const RUN_BY_TESTS: &[(&str, &str)] = &[
         ("service", "tests/pipeline/tests/workers.rs"),
-        ("operator", "tests/pipeline/tests/operator.rs"),
         ("rabbitmq", "tests/faults/tests/faults/example.rs"),
         ("ordering_rabbitmq", "tests/faults/tests/faults/example.rs"),
         ("nats", "tests/faults/tests/faults/example.rs"),

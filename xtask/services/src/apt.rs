@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use nix::unistd::geteuid;
 
-use crate::process;
 use crate::server::Server;
+use crate::{browser, process};
 
 /// Installs the packages of those servers that are not installed, as [`add`] does.
 pub(crate) fn install(servers: impl Iterator<Item = &'static Server>) -> Result<()> {
@@ -109,6 +109,15 @@ pub fn tools() -> Result<()> {
 pub fn program(name: &str) -> Result<()> {
     let is_here = process::which(name, &["/usr/sbin"]).is_some();
     if is_here || !is_possible() { Ok(()) } else { add(&[name], name) }
+}
+
+/// Looks for Chromium and its driver, and installs them as root on Debian. Elsewhere they are not installed, and the tests that
+/// need them say so.
+///
+/// # Errors
+/// They cannot be installed although packages can.
+pub fn chromium() -> Result<()> {
+    if browser::is_installed() || !is_possible() { Ok(()) } else { add(&browser::PACKAGES, "chromium and its driver") }
 }
 
 fn has(library: &str) -> bool {

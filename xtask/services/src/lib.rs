@@ -14,6 +14,7 @@
 //! ```
 
 mod apt;
+mod browser;
 mod instance;
 mod kafka;
 mod nats;
@@ -24,7 +25,8 @@ mod rabbitmq;
 mod server;
 mod shared;
 
-pub use apt::{program, tools};
+pub use apt::{chromium, program, tools};
+pub use browser::Browser;
 pub use instance::Instance;
 pub use kafka::Kafka;
 pub use nats::Nats;

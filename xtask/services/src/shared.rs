@@ -61,14 +61,15 @@ pub fn status() -> Vec<Status> {
     Server::ALL.map(status_of).into()
 }
 
-/// Ensures that tests can start private instances ([`Postgres::start`](crate::Postgres::start)), and pgbouncer: where that
-/// cannot be installed, its suite reports that it was skipped.
+/// Ensures that tests can start private instances ([`Postgres::start`](crate::Postgres::start)), a browser, and pgbouncer: where
+/// that cannot be installed, its suite reports that it was skipped.
 ///
 /// # Errors
 /// A server is not installed, and cannot be installed here.
 pub fn prepare() -> Result<()> {
     let _lock = lock()?;
     apt::install(Server::ALL.into_iter())?;
+    apt::chromium()?;
     apt::program("pgbouncer")
 }
 
