@@ -11,6 +11,7 @@
 //! | `calls` | external calls at once, with few connections |
 //! | `relay` | the relay of an outbox, compared to loops that publish |
 //! | `idle_worker` | a worker that has nothing to do |
+//! | `operator` | what somebody on call waits for: answers, the command and its page, replays |
 //! | `soak` | a worker at half of its load for an hour: what grows |
 //! | `tables` | millions of claims: the bytes of each, and the cost of pruning |
 //! | `queue`, `message` | the broker of all sides, a queue in memory; the messages and the tables |
@@ -25,6 +26,7 @@ mod idle;
 mod idle_worker;
 mod machine;
 mod message;
+mod operator;
 mod options;
 mod outcome;
 mod plan;
@@ -69,6 +71,9 @@ fn main() -> Result<ExitCode> {
         }
         Some(What::Idle(options)) => {
             runtime.block_on(idle_worker::measure(&Servers::start(&options.broker)?, &options))?
+        }
+        Some(What::Operator(options)) => {
+            runtime.block_on(operator::measure(&Servers::start(&[])?.database, &options))?
         }
         Some(What::Soak(options)) => runtime.block_on(soak::measure(&Servers::start(&[options.broker])?, &options))?,
         Some(What::SoakWorker { broker }) => {

@@ -28,6 +28,8 @@ pub(crate) enum What {
     Relay(Relayed),
     /// A worker that has nothing to do: transactions per second, and processor time.
     Idle(Idle),
+    /// What somebody on call waits for, over millions of rows: answers of the operator, of `idem` and of its page, and replays.
+    Operator(Operator),
     /// A worker at half of the load that it can take, for a long time.
     Soak(Soak),
     /// The worker of the soak, which is a separate process, so that its memory is its own.
@@ -63,6 +65,22 @@ pub(crate) struct Idle {
     /// Where its messages would come from, beside memory; can be given several times.
     #[arg(long, value_enum, default_values_t = [Broker::Nats])]
     pub(crate) broker: Vec<Broker>,
+}
+
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct Operator {
+    /// Claims of processed messages, which stay for a later run.
+    #[arg(long, default_value_t = 10_000_000)]
+    pub(crate) claims: usize,
+    /// Rows of the inbox, which each run makes anew.
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(crate) rows: usize,
+    /// How often each answer is measured, behind the first time.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rounds: u64,
+    /// Seconds for which the statements of two workers are counted, which write every ten seconds.
+    #[arg(long, default_value_t = 60.0)]
+    pub(crate) seconds: f64,
 }
 
 #[derive(clap::Args, Debug, Clone)]

@@ -52,6 +52,11 @@ impl Table {
         Self::filled(conn, url, schema, (0, RANDOM)).await
     }
 
+    /// Creates and fills a table in a separate schema, unless an earlier run on this server has left it full.
+    pub(crate) async fn kept(conn: &mut PgConnection, url: &str, schema: &str, rows: usize) -> Result<Self> {
+        Self::filled(conn, url, schema, (rows, RANDOM)).await
+    }
+
     async fn filled(conn: &mut PgConnection, url: &str, schema: &str, (rows, key): (usize, &str)) -> Result<Self> {
         let filled = format!("{rows} claims");
         let asked = "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = $1";

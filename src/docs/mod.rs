@@ -21,6 +21,9 @@ pub mod failures {}
 #[doc = include_str!("inbox.md")]
 pub mod inbox {}
 
+#[doc = include_str!("on_call.md")]
+pub mod on_call {}
+
 #[doc = include_str!("ordering.md")]
 pub mod ordering {}
 
