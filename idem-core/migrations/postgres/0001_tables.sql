@@ -276,7 +276,7 @@ CREATE INDEX operations_key ON operations (handler_id, key);
 -- The workers and relays of each process, for people: no message depends on it. A process writes all its rows every ten seconds,
 -- in one statement.
 CREATE TABLE workers (
-    -- Random for each process and store.
+    -- Random for each worker and relay.
     instance   uuid   NOT NULL,
     kind       text   NOT NULL CHECK (kind IN ('worker', 'relay')),
     -- The consumer, or the outbox.

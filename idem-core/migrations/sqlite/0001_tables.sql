@@ -120,7 +120,7 @@ CREATE INDEX "idem_inbox_messages_orphan" ON "idem_inbox_messages"
 CREATE INDEX "idem_inbox_messages_calls" ON "idem_inbox_messages" (handler_id, coalesce(locked_until, run_at), state)
     WHERE state = 'calling';
 
--- Finds the rows taken by a take whose response was lost.
+-- Finds the rows of a fetch whose response was lost.
 CREATE INDEX "idem_inbox_messages_locked" ON "idem_inbox_messages" (locked_by) WHERE locked_by IS NOT NULL;
 
 -- Lists and counts the dead letters of a handler without reading the scheduled rows, or those of other handlers.
@@ -241,7 +241,7 @@ CREATE INDEX "idem_operations_key" ON "idem_operations" (handler_id, key);
 -- The workers and relays of each process, for people: no message depends on it. A process writes all its rows every ten seconds,
 -- in one statement.
 CREATE TABLE "idem_workers" (
-    -- Random for each process and store.
+    -- Random for each worker and relay.
     instance   BLOB    NOT NULL,
     kind       TEXT    NOT NULL CHECK (kind IN ('worker', 'relay')),
     -- The consumer, or the outbox.
