@@ -63,8 +63,12 @@ fn a_shell_reads_a_quoted_word_as_it_was() {
         "\u{7f}",
     ];
     for word in odd {
-        let ended = Command::new("sh").arg("-c").arg(format!("printf '%s|' {}", shell(word))).output().unwrap();
-        assert_eq!(String::from_utf8(ended.stdout).unwrap(), format!("{word}|"), "{}", shell(word));
+        let ended = Command::new("sh")
+            .arg("-c")
+            .arg(format!("set -- {}; printf '%s|' $# \"$@\"", shell(word)))
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8(ended.stdout).unwrap(), format!("1|{word}|"), "{}", shell(word));
     }
 }
 

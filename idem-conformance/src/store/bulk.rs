@@ -55,12 +55,12 @@ pub async fn a_message_that_dies_after_the_call_began_is_left_to_the_next<W: Wor
     let stage = Stage::new(world).await;
     stage.schedule("the oldest row").await;
     let dead = |n: i32| Dead::new(stage.handler, format!("{n:05}"), "").payload("payload");
-    insert(&stage, &(0..1200).map(dead).collect::<Vec<_>>()).await;
+    insert(&stage, &(0..2200).map(dead).collect::<Vec<_>>()).await;
     let (inbox, now) = (stage.world.own("inbox_messages"), stage.store.facts().now);
     let dies = format!(
         "UPDATE {inbox} SET state = 'dead', reason = 'exhausted', died_at = {now} WHERE id = (SELECT min(id) FROM {inbox})"
     );
-    // Two windows, the second of which is asked for half a second after the first chunk.
+    // Three windows. The row dies before the answer of the second, and is in the third.
     let (anna, began) = (operator(&stage), tokio::sync::Notify::new());
     let all = payload("payload");
     let replay = anna.replay_all(&all, Bulk { rate: Some(1000), ..Bulk::default() }, |_| {
@@ -74,7 +74,7 @@ pub async fn a_message_that_dies_after_the_call_began_is_left_to_the_next<W: Wor
     let (done, ()) = tokio::join!(crate::soon(replay), kill);
     assert_eq!(
         (done.unwrap().due, stage.one_dead().await.identity.key.to_string()),
-        (1200, "the oldest row".to_owned())
+        (2200, "the oldest row".to_owned())
     );
     let next = anna.replay_all(&all, Bulk::default(), go_on).await.unwrap();
     assert_eq!(next.due, 1);
