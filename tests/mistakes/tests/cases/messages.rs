@@ -36,7 +36,7 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 
 fn register(store: Postgres, source: impl Source) {
     let _ = Worker::new("billing", store, source).handler::<handler>();
-//~         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the codec `Json` cannot decode the message `Event`
+//~         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the codec `idem::codec::Json` cannot decode the message `Event`
 //~ note: for JSON, the default, the message needs `#[derive(serde::Deserialize)]`
 //~ note: for another format, give the worker a codec with `.codec(..)` before its handlers
 }
