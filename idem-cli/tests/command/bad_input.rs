@@ -44,13 +44,14 @@ fn is_harmless(answer: &Answer) {
 async fn a_mistake_is_named_with_what_to_write() {
     let Some(world) = OnSqlite::new().await else { return };
     dead_letters!(world, sqlite);
-    let cases: [(&[&str], i32, &[&str]); 19] = [
+    let cases: [(&[&str], i32, &[&str]); 20] = [
         (
             &["dead", "list", "--handler", "billing/order_payed"],
             2,
             &["no handler \"billing/order_payed\"", "billing/order_paid"],
         ),
         (&["why", "order_paid", "e-1"], 2, &["billing/order_paid", "audit/order_paid"]),
+        (&["why", "zzz", "e-1"], 2, &["no handler \"zzz\"", "There are: audit/order_paid, billing/order_paid"]),
         (&["why", "billing/order_paid", "order-7"], 10, &["it would run", "9513c1b4-"]),
         (&["dead", "list", "--error", "no such text"], 1, &["no dead letter matches", "looked at 3 rows"]),
         (&["dead", "list", "--payload", "no such text"], 1, &["looked at 3 rows", "not searched: 1"]),

@@ -202,8 +202,12 @@ fn full_name(handler: &KnownHandler) -> String {
 /// How alike a name has to be to another one to be named instead: the similarity by Jaro and Winkler, from 0 to 1.
 const ALIKE: f64 = 0.75;
 
-/// Says which of these names a person may have meant.
+/// How many names are listed if none is alike.
+const LISTED: usize = 10;
+
+/// Says which of these names a person may have meant. Rows that no handler takes have no name.
 fn nearest(name: &str, mut known: Vec<String>) -> String {
+    known.retain(|known| !known.is_empty() && !known.ends_with('/'));
     known.sort();
     known.dedup();
     let mut alike: Vec<(f64, &str)> =
@@ -212,8 +216,11 @@ fn nearest(name: &str, mut known: Vec<String>) -> String {
     let nearest: Vec<&str> = alike.iter().filter(|(like, _)| *like >= ALIKE).take(3).map(|(_, name)| *name).collect();
     match (&nearest[..], &known[..]) {
         (_, []) => "There is none: no worker has started here".to_owned(),
-        ([], _) => "All: idem status".to_owned(),
-        (nearest, _) => format!("Nearest: {}. All: idem status", nearest.join(", ")),
+        ([], known) => {
+            let more = if known.len() > LISTED { ", .." } else { "" };
+            format!("There are: {}{more}", known[..known.len().min(LISTED)].join(", "))
+        }
+        (nearest, _) => format!("Nearest: {}", nearest.join(", ")),
     }
 }
 
