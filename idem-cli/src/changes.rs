@@ -10,9 +10,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::args::{Found, Outgoing, Which};
+use crate::connect::Session;
 use crate::output::{Exit, Failure, facts, tell};
 use crate::reads::{checked, no_match};
-use crate::run::Session;
 
 /// How many messages of an outbox are read and changed in one step.
 const STEP: u32 = 500;

@@ -1,13 +1,29 @@
-//! The database that the command line names.
+//! The database that the command line names, and what a command works with.
 
 use std::path::Path;
 
+use idem_core::operator::Operator;
 use idem_core::store::postgres::PostgresOptions;
 use idem_core::store::sqlite::SqliteOptions;
-use idem_core::{Error, Postgres, Sqlite};
+use idem_core::{Error, Postgres, Sqlite, Store};
+use serde::Serialize;
 
 use crate::args::Globals;
-use crate::output::Failure;
+use crate::output::{Exit, Failure, Output};
+
+/// What each command works with.
+pub(crate) struct Session<S> {
+    pub(crate) operator: Operator<S>,
+    pub(crate) out: Output,
+}
+
+impl<S: Store> Session<S> {
+    /// Prints rows, or says that there is none.
+    pub(crate) fn rows(&self, members: &[&str], rows: &[impl Serialize]) -> Exit {
+        self.out.answer(&rows, |rows| self.out.table(members, rows))?;
+        if rows.is_empty() { Err(Failure::none("there is nothing of this kind")) } else { Ok(0) }
+    }
+}
 
 /// A database, not yet connected.
 pub(crate) enum Target {

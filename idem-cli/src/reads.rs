@@ -7,9 +7,8 @@ use idem_core::Store;
 use idem_core::operator::{Asked, Count, Filter, Finding, Page};
 
 use crate::args::{Filters, Globals, List, Why};
-use crate::connect::Target;
+use crate::connect::{Session, Target};
 use crate::output::{Exit, Failure, facts, lines};
-use crate::run::Session;
 
 /// The exit code of an answer that a person has to act on.
 const PERSON: u8 = 10;

@@ -2,26 +2,11 @@
 
 use idem_core::operator::{Count, Operator, Page};
 use idem_core::{Error, Store};
-use serde::Serialize;
 
 use crate::args::{Arguments, Calls, Command, Dead, Globals, Outbox};
-use crate::connect::{Target, unusable};
-use crate::output::{Exit, Failure, Output};
+use crate::connect::{Session, Target, unusable};
+use crate::output::{Exit, Output};
 use crate::{changes, reads, setup};
-
-/// What each command works with.
-pub(crate) struct Session<S> {
-    pub(crate) operator: Operator<S>,
-    pub(crate) out: Output,
-}
-
-impl<S: Store> Session<S> {
-    /// Prints rows, or says that there is none.
-    pub(crate) fn rows(&self, members: &[&str], rows: &[impl Serialize]) -> Exit {
-        self.out.answer(&rows, |rows| self.out.table(members, rows))?;
-        if rows.is_empty() { Err(Failure::none("there is nothing of this kind")) } else { Ok(0) }
-    }
-}
 
 /// Connects, if the command needs a database, and runs it.
 pub(crate) async fn run(Arguments { globals, command }: Arguments) -> Exit {

@@ -9,9 +9,9 @@ use tokio::net::TcpListener;
 use tokio::signal::ctrl_c;
 
 use crate::args::{Globals, Served};
+use crate::connect::Session;
 use crate::connect::{Target, unusable};
 use crate::output::{Exit, Failure, Output, facts};
-use crate::run::Session;
 
 pub(crate) fn roles(out: Output, globals: &Globals) -> Exit {
     let sql = operator::roles(&globals.schema);
