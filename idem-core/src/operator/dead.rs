@@ -18,6 +18,9 @@ use super::{Filter, Operation, Operator, Pretty, Time, failed};
 /// How many windows of rows one list looks at.
 const WINDOWS: usize = 10;
 
+/// How often a list begins again because every row that it found was changed before it was read.
+const AGAIN: usize = 10;
+
 /// How many rows are read at once if their payloads are not wanted.
 const WITHOUT_PAYLOADS: usize = 8;
 
@@ -109,17 +112,32 @@ fn newest_first<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<i64>, 
 
 impl<S: Store> Operator<S> {
     /// Returns one page of the rows that match, newest first ([`Page::default()`]: 100 rows). It may look at a part of the table, see
-    /// [`Found::looked`]: at ten windows of 10,000 rows, or of 1,000 if it searches payloads.
+    /// [`Found::looked`]: at ten windows of 10,000 rows, or of 1,000 if it searches payloads. Without a row and a
+    /// [next page](Found::next), no row matched.
     ///
     /// # Errors
     /// Those of all methods.
     pub async fn list(&self, filter: &Filter, page: Page) -> Result<Found, Error> {
         let (_, handlers) = self.matching(filter.handler.as_deref()).await?;
+        let mut tries = 0..AGAIN;
+        loop {
+            let (ids, mut found) = self.find(filter, &handlers, page).await?;
+            found.rows = self.read(&ids, page.payloads).await?;
+            // One that was changed since is another list's, also if it is the only one, or has another id now: others may match.
+            found.rows.retain(|row| row.reason.is_none() == filter.scheduled);
+            if ids.is_empty() || !found.rows.is_empty() || tries.next().is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// The ids of one page, with all but its rows.
+    async fn find(&self, filter: &Filter, handlers: &str, page: Page) -> Result<(Vec<i64>, Found), Error> {
         let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
         let (mut ids, mut looked, mut unsearched, mut next) = (Vec::new(), 0, 0, page.before.or(Some(i64::MAX)));
         for _ in 0..WINDOWS {
             let Some(before) = next.filter(|_| ids.len() < limit) else { break };
-            let window = self.window(filter, &handlers, before, page.limit, None).await?;
+            let window = self.window(filter, handlers, before, page.limit, None).await?;
             ids.extend(window.ids);
             (looked, unsearched, next) = (looked + window.looked, unsearched + window.unsearched, window.next);
         }
@@ -127,10 +145,7 @@ impl<S: Store> Operator<S> {
             ids.truncate(limit);
             next = ids.last().copied();
         }
-        let mut rows = self.read(&ids, page.payloads).await?;
-        // One that was changed since is another list's.
-        rows.retain(|row| row.reason.is_none() == filter.scheduled);
-        Ok(Found { rows, looked, unsearched, next })
+        Ok((ids, Found { rows: Vec::new(), looked, unsearched, next }))
     }
 
     /// The rows of one window. `died_before`: only those, so that none is changed a second time.

@@ -37,6 +37,7 @@ impl<S: Store, T: StoreTap> Consumers for TappedStore<S, T> {
     }
 
     async fn rows(&self, ids: &[i64]) -> Result<Vec<Row>, StoreError> {
+        self.tap.before("rows", &[]).await?;
         self.within.rows(ids).await
     }
 

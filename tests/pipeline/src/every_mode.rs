@@ -214,6 +214,7 @@ macro_rules! __pipeline_in_every_mode {
             a_replay_of_a_conflict_under_a_new_key_has_its_effect
             a_replay_of_a_committed_message_needs_force
             a_replay_of_an_unknown_type_finds_its_handler
+            a_list_whose_rows_have_all_gone_looks_again
             // new keys
             conflicts_run_once_under_the_new_keys_of_their_handler
             conflicts_whose_handler_has_no_new_key_are_conflicts_again

@@ -1,11 +1,16 @@
-//! Replayed dead letters.
+//! Dead letters that are listed and replayed.
 
 use idem_core::Key;
+use idem_core::operator::{Filter, Operator, Page};
 use idem_core::store::Replayed;
+use tokio::sync::watch;
 
+use idem_conformance::soon;
 use idem_conformance::store::World;
 use idem_test::Publication;
+use idem_test::tapped_store::TappedStore;
 
+use super::faulty::{Do, Faulty};
 use super::line::{Line, sorted};
 use super::orders::{Act, Order};
 use super::settings::Settings;
@@ -94,4 +99,30 @@ pub async fn a_replay_of_an_unknown_type_finds_its_handler<W: World>(world: W) {
     line.runs_to(both, &["duplicate"]).await;
     assert_eq!(line.effects("refund b").await, 1);
     assert!(line.dead().await.is_empty() && line.scheduled().await.is_empty());
+}
+
+/// Rows are found and then read. One that goes between the two takes no other one out of the list.
+pub async fn a_list_whose_rows_have_all_gone_looks_again<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for id in ["a", "b"] {
+        line.publish(Order::new(id, &[Act::Permanent]));
+    }
+    line.run(2).await;
+    let [newest, other] = &line.dead().await[..] else { panic!("there are not two dead letters") };
+    let (reads, opened) = (watch::Sender::new(0), watch::Sender::new(false));
+    let (counted, gate) = (reads.clone(), opened.subscribe());
+    let tap = Faulty::new(move |method, _| match method {
+        "rows" => {
+            counted.send_modify(|reads| *reads += 1);
+            Do::Wait(gate.clone())
+        }
+        _ => Do::Work,
+    });
+    let tapped = Operator::new(&TappedStore::new(line.store.clone(), tap));
+    let list = tokio::spawn(async move { tapped.list(&Filter::new(), Page::new(1)).await });
+    soon(reads.subscribe().wait_for(|reads| *reads == 1)).await.unwrap();
+    assert!(line.operator().discard(newest.id).await.unwrap());
+    opened.send_replace(true);
+    let found = soon(list).await.unwrap().unwrap();
+    assert_eq!((found.rows.len(), found.rows.first().map(|row| row.id)), (1, Some(other.id)));
 }
