@@ -188,12 +188,15 @@ async fn a_reset_between_the_messages_of_a_batch_keeps_the_settings_that_the_poo
     let store = world.options(Setup::default()).reset_between_messages().connect().await.unwrap();
     let handler = handler(&store).await;
     let clean = next(&store).await;
+    assert!(clean.contains(&role) && clean.contains("pg_catalog"), "{clean}");
     let change = "SET search_path = nowhere; SET TIME ZONE 'Asia/Tokyo'; SET ROLE pg_monitor";
     let mut batch = run(&store, handler, "a", change).await;
     assert_eq!(store.check_between(&mut batch).await.unwrap(), TxnState::Open);
     assert_eq!(found(&mut batch).await, clean);
     done(&store, batch).await;
     assert_eq!(next(&store).await, clean);
+    let made = "SELECT count(*) WHERE current_setting('search_path') = 'pg_catalog' AND current_user LIKE 'idem_role%'";
+    assert_eq!(world.session(made).await, 1, "another client of the pooler finds them as well");
     drop_role(&world, &role).await;
 }
 
