@@ -24,6 +24,9 @@ const EXITS: &str = "Exit codes:
 
 A time is a duration ago (2h), today, yesterday, or RFC 3339 (2026-11-29T03:00Z, or its date alone); all are UTC.";
 
+/// Stands above the flags of [`Globals`] in the help of a command.
+const EVERY: &str = "For every command";
+
 /// Answers what is stuck and why, and changes it, in the database of idem's workers.
 #[derive(Parser)]
 #[command(name = "idem", version, after_help = EXITS)]
@@ -39,16 +42,16 @@ pub(crate) struct Arguments {
 pub(crate) struct Globals {
     /// The database: postgres://.., sqlite:.., or the path of a SQLite file. Others on this machine see arguments, and not the
     /// variable.
-    #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true, global = true)]
+    #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true, global = true, help_heading = EVERY)]
     pub(crate) database: Option<String>,
     /// The schema of idem's tables on PostgreSQL.
-    #[arg(long, value_name = "NAME", env = "IDEM_SCHEMA", default_value = "idem_store", global = true)]
+    #[arg(long, value_name = "NAME", env = "IDEM_SCHEMA", default_value = "idem_store", global = true, help_heading = EVERY)]
     pub(crate) schema: String,
     /// Only this consumer.
-    #[arg(long, value_name = "NAME", global = true)]
+    #[arg(long, value_name = "NAME", global = true, help_heading = EVERY)]
     pub(crate) consumer: Option<String>,
     /// One JSON document instead of text; errors are JSON, too.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERY)]
     pub(crate) json: bool,
 }
 

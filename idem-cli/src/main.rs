@@ -18,6 +18,7 @@ mod reads;
 mod run;
 mod setup;
 
+use std::env;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -27,7 +28,13 @@ use args::Arguments;
 use output::Failure;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && env::args_os().any(|argument| argument == "--json") => {
+            return Failure::usage(error.to_string().trim_start_matches("error: ")).report(true);
+        }
+        Err(error) => error.exit(),
+    };
     let is_json = arguments.globals.json;
     // One thread is enough for a command that waits for its database, and starts sooner than several.
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::io);

@@ -77,6 +77,9 @@ async fn a_mistake_is_named_with_what_to_write() {
     assert_eq!(error.json()["rows"], serde_json::json!([]));
     let said: serde_json::Value = serde_json::from_str(&error.err).unwrap();
     assert!(said["error"].as_str().unwrap().contains("no dead letter matches"), "{said}");
+    let wrong = world.idem(&["dead", "list", "--since", "whenever", "--json"]).await;
+    let said: serde_json::Value = serde_json::from_str(&wrong.err).unwrap();
+    assert!(wrong.exit == 2 && said["error"].as_str().unwrap().contains("whenever"), "{wrong:?}");
     world.end().await;
 }
 
