@@ -72,10 +72,12 @@ impl Target {
 /// A database that cannot be used. If its tables are missing, a command makes them.
 pub(crate) fn unusable(error: Error) -> Failure {
     let remedy = match error {
+        Error::Denied { .. } => return Failure::denied(error.to_string()),
         Error::Config(_) => concat!(
             "\nthis is idem ",
             env!("CARGO_PKG_VERSION"),
-            ". If tables are missing, run idem migrate as a role that may create them, or the SQL of idem migrate --print"
+            ". Is this the right database, and the right --schema? If it is, and tables are missing, run idem migrate as a role that may \
+             create them, or the SQL of idem migrate --print"
         ),
         _ => "",
     };

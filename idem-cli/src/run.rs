@@ -45,9 +45,7 @@ async fn run_on<S: Store>(connected: Result<S, Error>, globals: &Globals, comman
         Command::Outbox(Outbox::List { name: None, .. }) => {
             on.rows(reads::OUTBOXES, &on.operator.outboxes(Count::AtLeast).await?)
         }
-        Command::Outbox(Outbox::List { name: Some(name), waiting }) => {
-            on.rows(reads::OUTGOING, &on.operator.outgoing(&name, waiting, Page::default()).await?)
-        }
+        Command::Outbox(Outbox::List { name: Some(name), waiting }) => reads::outgoing(on, &name, waiting).await,
         Command::Outbox(Outbox::Replay(which)) => changes::outgoing(on, &which, true).await,
         Command::Outbox(Outbox::Discard { which, yes: true }) => changes::outgoing(on, &which, false).await,
         Command::Calls { resolve: None } => on.rows(reads::CALLS, &on.operator.calls(Page::default()).await?),
@@ -56,9 +54,7 @@ async fn run_on<S: Store>(connected: Result<S, Error>, globals: &Globals, comman
         }
         Command::Forget { handler, key, yes: true } => changes::forget(on, &handler, &key).await,
         Command::Workers => on.rows(reads::WORKERS, &on.operator.workers().await?),
-        Command::Operations { limit } => {
-            on.rows(reads::OPERATIONS, &on.operator.operations(None, Page::new(limit)).await?)
-        }
+        Command::Operations(paged) => reads::operations(on, &paged).await,
         Command::Prune => setup::prune(on).await,
         Command::Doctor => reads::doctor(on, globals).await,
         Command::Page(page) => setup::page(on, &store, globals, page).await,

@@ -244,6 +244,7 @@ macro_rules! store_suite {
             a_message_that_dies_after_the_call_began_is_left_to_the_next
             a_message_that_has_just_died_is_replayed
             a_replay_of_many_ends_where_it_is_told_to
+            a_dry_run_counts_what_a_replay_does
             new_keys_leave_local_messages_and_handlers_that_call
             each_question_is_answered_where_nothing_is
             // why

@@ -30,10 +30,10 @@ pub async fn why_reads_claim_rows_and_operations<W: World>(world: W) {
     stage.process("done").await;
     stage.claims_earlier(HOUR).await;
     let done = ask(&stage, "done").await;
-    let Verdict::Duplicate { age } = done.verdict else { panic!("{done:?}") };
+    let Verdict::Duplicate { age, discarded: false } = done.verdict else { panic!("{done:?}") };
     assert!((HOUR..2 * HOUR).contains(&age) && done.compared == Compared::NotGiven, "{done:?}");
     let claim = done.claim.unwrap();
-    let (processed, forgotten) = (claim.processed_at.unwrap().0, claim.forgotten_at.unwrap().0);
+    let (processed, forgotten) = (claim.processed_at.unwrap().0, claim.kept_until.unwrap().0);
     assert_eq!(forgotten.duration_since(processed).unwrap(), 7 * 24 * HOUR);
     assert_eq!(Fingerprint::of(b"done").as_bytes(), &hex(&claim.fingerprint)[..]);
 
@@ -188,7 +188,7 @@ pub async fn a_claim_from_the_future_is_explained<W: World>(world: W) {
         "UPDATE \"idem_processed_messages\" SET processed_at = {now} + 3600000 RETURNING 'done'",
     );
     assert_eq!(stage.store.ask(&later.writes(), &[]).await.unwrap(), ["done"]);
-    assert_eq!(ask(&stage, "a").await.verdict, Verdict::Duplicate { age: Duration::ZERO });
+    assert_eq!(ask(&stage, "a").await.verdict, Verdict::Duplicate { age: Duration::ZERO, discarded: false });
     operator(&stage).status(Count::AtLeast).await.unwrap();
 }
 

@@ -253,7 +253,7 @@ CREATE TABLE operations (
     at         timestamptz NOT NULL DEFAULT now(),
     -- The same in all rows of one command.
     command    uuid   NOT NULL,
-    -- `replayed`, `replayed by force`, `replayed under another key`, `replayed for new keys`, `discarded`, `answered`,
+    -- `replayed`, `replayed by force`, `replayed under the key ..`, `replayed for new keys`, `discarded`, `answered`,
     -- `called again`, `staged again`, `forgotten`.
     action     text   NOT NULL,
     -- Who has done it, as the command or the page said, and the role that the database knows.

@@ -218,7 +218,7 @@ CREATE TABLE "idem_operations" (
     at         INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)),
     -- The same in all rows of one command.
     command    BLOB    NOT NULL,
-    -- `replayed`, `replayed by force`, `replayed under another key`, `replayed for new keys`, `discarded`, `answered`,
+    -- `replayed`, `replayed by force`, `replayed under the key ..`, `replayed for new keys`, `discarded`, `answered`,
     -- `called again`, `staged again`, `forgotten`.
     action     TEXT    NOT NULL,
     -- Who has done it, as the command or the page said. SQLite knows no roles.

@@ -48,12 +48,14 @@ const SKEW: Duration = Duration::from_secs(1);
 
 impl<S: Store> Operator<S> {
     /// Looks for what is wrong with the setup. Returns nothing if all is well. `start`: the error of an ordinary `connect` with
-    /// `verify_only`, which has the checks of the start.
+    /// `verify_only`, which has the checks of the start. [`Error::Denied`] is left out: this role need not be that of a worker, which
+    /// says at its start what its own role lacks.
     ///
     /// # Errors
     /// None: a database that cannot be used, and a role that may not read, are findings as well.
     pub async fn doctor(&self, start: Option<Error>) -> Result<Vec<Finding>, Error> {
         let refused = |error: Error| Finding::new(format!("a worker could not start: {error}"), "do what it says");
+        let start = start.filter(|error| !matches!(error, Error::Denied { .. }));
         let mut findings: Vec<Finding> = start.map(refused).into_iter().collect();
         if let Err(error) = self.examine(&mut findings).await {
             let remedy = "connect to the right database, as a role that may read idem's tables (idem roles --print)";

@@ -55,7 +55,7 @@ pub struct Operation {
     pub id: i64,
     /// When it was done.
     pub at: Time,
-    /// `replayed`, `replayed by force`, `replayed under another key`, `replayed for new keys`, `discarded`, `answered`, `called again`,
+    /// `replayed`, `replayed by force`, `replayed under the key ..`, `replayed for new keys`, `discarded`, `answered`, `called again`,
     /// `forgotten` or `staged again`.
     pub action: String,
     /// Who has done it: what the program has said.

@@ -99,9 +99,9 @@ impl Consumers for Postgres {
     async fn replay(&self, of: Of<'_>, how: Replay<'_>, by: &By) -> Answer<Vec<(i64, Replayed)>> {
         let action = how.action();
         let query = match how {
-            Replay::As(key) => self.change(&consumers_sql::replay_as(), of.first(), action, by).bind(key.as_bytes()),
+            Replay::As(key) => self.change(&consumers_sql::replay_as(), of.first(), &action, by).bind(key.as_bytes()),
             Replay::Plain | Replay::Forced | Replay::NewKeys => {
-                let query = self.change(&consumers_sql::replay(), of, action, by);
+                let query = self.change(&consumers_sql::replay(), of, &action, by);
                 query.bind(how == Replay::Forced).bind(how == Replay::NewKeys)
             }
         };

@@ -42,10 +42,10 @@ pub(super) async fn check(
         let (table, logged, role, open, trigger): (String, bool, String, bool, Option<String>) =
             read().map_err(|error: sqlx::Error| unclear(error.into()))?;
         if !open {
-            return Err(Error::Config(format!(
-                "the role {role:?} may not use the table {table:?} of the schema {schema:?}: as its owner, run {}",
-                grants(schema, &role, of)
-            )));
+            return Err(Error::Denied {
+                what: format!("the role {role:?} may not use the table {table:?} of the schema {schema:?}"),
+                source: format!("as its owner, run {}", grants(schema, &role, of)).into(),
+            });
         }
         if !logged {
             let why = format!(

@@ -99,11 +99,11 @@ impl Consumers for Sqlite {
         let (values, statements) = match how {
             Replay::As(key) => {
                 let key = [Value::from(key.as_bytes().to_vec())];
-                (values(of.first(), how.action(), by, key), consumers_sql::replay_as())
+                (values(of.first(), &how.action(), by, key), consumers_sql::replay_as())
             }
             Replay::Plain | Replay::Forced | Replay::NewKeys => {
                 let flags = [flag(how == Replay::Forced), flag(how == Replay::NewKeys)];
-                (values(of, how.action(), by, flags), consumers_sql::replay())
+                (values(of, &how.action(), by, flags), consumers_sql::replay())
             }
         };
         let replay = async |txn: &mut Txn| {
