@@ -19,9 +19,9 @@ pub(crate) struct Session<S> {
 
 impl<S: Store> Session<S> {
     /// Prints rows, or says that there is none.
-    pub(crate) fn rows(&self, members: &[&str], rows: &[impl Serialize]) -> Exit {
+    pub(crate) fn rows(&self, members: &[&str], rows: &[impl Serialize], none: &str) -> Exit {
         self.out.answer(&rows, |rows| self.out.table(members, rows))?;
-        if rows.is_empty() { Err(Failure::none("there is nothing of this kind")) } else { Ok(0) }
+        if rows.is_empty() { Err(Failure::none(none)) } else { Ok(0) }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{IsTerminal, stdout};
+use std::iter;
 
 use idem_core::Store;
 use idem_core::operator::{Asked, Count, Filter, Finding, Page};
@@ -54,7 +55,12 @@ pub(crate) async fn why<S: Store>(on: &Session<S>, args: Why) -> Exit {
     }
     asked.published = args.published.map(|published| published.0);
     let why = on.operator.why(&asked).await?;
-    on.out.answer(&why, |shown| lines(&format!("delivered now, {}\n", why.verdict)) + &facts(shown))?;
+    on.out.answer(&why, |shown| {
+        let first = iter::once(format!("delivered now, {}", why.verdict)).chain(why.hints.iter().cloned());
+        let mut rest = shown.clone();
+        rest.as_object_mut().map(|members| members.remove("hints"));
+        first.map(|line| lines(&line) + "\n").collect::<String>() + &facts(&rest)
+    })?;
     Ok(why.verdict.exit_code())
 }
 
@@ -115,7 +121,7 @@ pub(crate) async fn outgoing<S: Store>(on: &Session<S>, name: &str, waiting: boo
         on.out.answer(&rows, |_| String::new())?;
         return Err(Failure::none(format!("the outbox {name} has no dead message: --waiting lists those that wait")));
     }
-    on.rows(OUTGOING, &rows)
+    on.rows(OUTGOING, &rows, "no message waits")
 }
 
 /// Lists what operators have done.

@@ -261,6 +261,7 @@ macro_rules! store_suite {
             a_claim_with_a_row_is_not_forgotten
             rates_are_those_of_all_workers_by_their_age
             workers_that_are_gone_hide_none
+            doctor_tells_a_service_that_is_down_from_a_handler_that_is_gone
             // prune
             prune_deletes_old_dated_claims_only
             prune_never_deletes_a_claim_with_a_row

@@ -68,7 +68,14 @@ impl<S: Store> Operator<S> {
         findings.extend(self.clock_skew().await?);
         let (known, workers) = (self.handlers().await?, self.workers().await?);
         let unseen = known.iter().filter(|handler| handler.has_rows && handler.seen > UNSEEN);
-        findings.extend(unseen.map(|handler| self.without_worker(handler)));
+        findings.extend(unseen.map(|handler| {
+            let mut workers =
+                workers.iter().filter(|worker| worker.kind == "worker" && worker.name == handler.consumer);
+            match workers.any(|worker| worker.alive) {
+                true => self.without_handler(handler),
+                false => without_worker(handler),
+            }
+        }));
         for outbox in self.outboxes(Count::AtLeast).await? {
             let remedy = format!("run `Relay::new({:?}, ..)`, or correct the name", outbox.name);
             findings.extend(outbox.unread().map(|what| Finding::new(what, remedy)));
@@ -97,8 +104,8 @@ impl<S: Store> Operator<S> {
         }))
     }
 
-    /// A handler with messages in the inbox that no worker has.
-    fn without_worker(&self, handler: &KnownHandler) -> Finding {
+    /// A handler with messages in the inbox that the workers of its consumer do not have.
+    fn without_handler(&self, handler: &KnownHandler) -> Finding {
         let (name, seen) = (full_name(handler), ago(handler.seen));
         let remedies = Remedies::of(&self.store, &handler.consumer, &handler.name, "");
         Finding::new(
@@ -110,6 +117,15 @@ impl<S: Store> Operator<S> {
             ),
         )
     }
+}
+
+/// A consumer with messages in the inbox, and without a worker: one finding for all its handlers.
+fn without_worker(handler: &KnownHandler) -> Finding {
+    let consumer = &handler.consumer;
+    Finding::new(
+        format!("messages of {consumer} are in the inbox, and no worker of it is alive"),
+        "start its service again: idem workers says where it ran",
+    )
 }
 
 /// Compares how long claims are kept with how long the broker of a worker may deliver a message again.

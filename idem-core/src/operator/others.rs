@@ -206,7 +206,8 @@ pub fn roles(schema: &str) -> String {
          CREATE ROLE idem_operator NOLOGIN;\n\
          CREATE ROLE idem_viewer NOLOGIN;\n\
          \n\
-         -- The migrator owns the schema, and runs `idem migrate`.\n\
+         -- The migrator owns the schema, and runs `idem migrate`. Where services run already, leave these two out: their role\n\
+         -- owns the schema, and would lose it.\n\
          CREATE SCHEMA IF NOT EXISTS {schema} AUTHORIZATION idem_migrator;\n\
          ALTER SCHEMA {schema} OWNER TO idem_migrator;\n\
          \n\

@@ -240,7 +240,7 @@ impl<S: Store> Operator<S> {
             *discarded = known.was_discarded();
         }
 
-        let hints = hints(asked, &handler, &identity.key, &known, &verdict, compared);
+        let hints = hints(asked, &handler, &identity.key, &known, &rows, &verdict, compared);
         let forgotten = known.processed_at.zip(known.retention).filter(|_| rows.is_empty());
         let claim = found.map(|fingerprint| ClaimShown {
             processed_at: known.processed_at,
@@ -299,6 +299,7 @@ fn hints(
     handler: &KnownHandler,
     key: &Key,
     known: &Known,
+    rows: &[Row],
     verdict: &Verdict,
     compared: Compared,
 ) -> Vec<String> {
@@ -327,6 +328,13 @@ fn hints(
         }
         (Verdict::TooOld { .. }, _) => hints.push("a `natural` handler runs it all the same".to_owned()),
         _ => {}
+    }
+    let conflict = rows.iter().find(|row| row.reason == Some(Reason::Conflict));
+    if let (Some(row), Compared::NotGiven) = (conflict, compared) {
+        hints.push(format!(
+            "another message with this key is a conflict, the dead letter {}: if you ask about that one, compare its payload",
+            row.id
+        ));
     }
     if compared == Compared::OwnFingerprint {
         hints.push("the payload was not compared: the handler has a fingerprint of its own".to_owned());
