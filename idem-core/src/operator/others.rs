@@ -198,7 +198,7 @@ pub fn roles(schema: &str) -> String {
     let tables = |names: &[&str]| names.iter().map(|name| format!("{schema}.{name}")).collect::<Vec<_>>().join(", ");
     let inserted = tables(&["operations", "processed_messages", "outbox_messages", "pruner"]);
     let updated = tables(&["inbox_messages", "processed_messages", "handlers", "pruner", "outbox_dead"]);
-    let deleted = tables(&["inbox_messages", "processed_messages", "outbox_dead", "operations", "workers"]);
+    let deleted = tables(&["inbox_messages", "processed_messages", "replies", "outbox_dead", "operations", "workers"]);
     format!(
         "-- As a superuser, or as the owner of the database. A person or a service gets a role by: GRANT idem_viewer TO anna;\n\
          CREATE ROLE idem_migrator NOLOGIN;\n\
