@@ -88,6 +88,12 @@ impl<S: Replies> Config<S> {
         R::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
+        if parts.extensions.get::<Lender<S::Connection>>().is_some() {
+            tracing::error!(
+                "a request comes through two layers of `Requests`: the inner one would wait for the outer one, so remove one"
+            );
+            return Ok(Problem::Failed.response());
+        }
         let (claim, body) = match self.claim(&parts, body).await {
             Ok(claim) => claim,
             Err(problem) => return Ok(problem.response()),
@@ -119,7 +125,8 @@ impl<S: Replies> Config<S> {
         let key = match key::read(&parts.headers)? {
             Some(key) => key,
             None if self.is_required => return Err(Problem::NoKey),
-            None => return Ok((None, body)),
+            // Read here as well: a client that stalls must not hold a transaction.
+            None => return Ok((None, B::from(body::read(body, self.max_body).await?))),
         };
         let scope = match &self.scope {
             None => None,
@@ -202,8 +209,8 @@ impl<S: Replies> Run<S> {
         let response = match handled {
             Handled::Answered(response) => response,
             Handled::Failed(error) => {
-                roll_back(&open, txn, lender.is_used()).await;
-                return Err(error);
+                let is_undone = roll_back(&open, txn, lender.is_used()).await;
+                return if is_undone { Err(error) } else { Ok(Problem::Failed.response()) };
             }
             Handled::Panicked => {
                 roll_back(&open, txn, lender.is_used()).await;
@@ -216,9 +223,9 @@ impl<S: Replies> Run<S> {
             }
         };
         let status = response.status();
-        if !(status.is_success() || status.is_redirection() || reply.is_kept()) {
-            roll_back(&open, txn, lender.is_used() && status.is_server_error()).await;
-            return Ok(response);
+        if !(reply.is_kept() || reply::is_kept_by_default(status)) {
+            let is_undone = roll_back(&open, txn, lender.is_used() && status.is_server_error()).await;
+            return Ok(if is_undone { response } else { Problem::Failed.response() });
         }
         let Some(txn) = txn else {
             tracing::error!(
@@ -246,9 +253,10 @@ impl<S: Replies> Run<S> {
                 }
             },
         };
+        let has_key = open.has_key();
         Ok(match open.commit(txn, stored).await {
             Ok(()) => Response::from_parts(head, body),
-            Err(error) => not_committed(&error).response(),
+            Err(error) => not_committed(&error, has_key).response(),
         })
     }
 }
@@ -259,11 +267,14 @@ async fn in_time<F: Future>(deadline: Instant, work: F) -> Result<std::thread::R
 }
 
 /// Rolls back. `is_doubtful`: a handler that has used the connection has failed. Its session may be outdated, and each request would
-/// fail in it, so it is closed.
-async fn roll_back<S: Replies>(open: &OpenRequest<S>, txn: Option<S::Txn>, is_doubtful: bool) {
+/// fail in it, so it is closed. Returns `false` if the handler had committed before.
+async fn roll_back<S: Replies>(open: &OpenRequest<S>, txn: Option<S::Txn>, is_doubtful: bool) -> bool {
     match txn {
         Some(txn) if !is_doubtful => open.roll_back(txn).await,
-        closed => drop(closed),
+        closed => {
+            drop(closed);
+            true
+        }
     }
 }
 
@@ -277,7 +288,7 @@ fn late<R: From<Bytes>>() -> Response<R> {
     Problem::Late.response()
 }
 
-fn not_committed(error: &NotCommitted) -> Problem {
+fn not_committed(error: &NotCommitted, has_key: bool) -> Problem {
     match error {
         NotCommitted::Refused(_) => {
             tracing::error!(%error, "a request cannot be committed");
@@ -285,7 +296,7 @@ fn not_committed(error: &NotCommitted) -> Problem {
         }
         _ => {
             tracing::warn!(%error, "a request is not known to be committed");
-            Problem::Unavailable
+            if has_key { Problem::Unavailable } else { Problem::Unknown }
         }
     }
 }

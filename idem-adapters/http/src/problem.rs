@@ -27,6 +27,8 @@ pub(crate) enum Problem {
     Unanswered,
     /// The database cannot be used now, or it is not known whether the request was committed.
     Unavailable,
+    /// It is not known whether a request without a key was committed, so a repeat could run a second time.
+    Unknown,
     /// The handler has taken too long.
     Late,
     /// The handler panicked, or its reply or its transaction cannot be kept.
@@ -59,10 +61,15 @@ impl Problem {
                 let title = "The request may or may not have been processed: repeat it with the same Idempotency-Key";
                 (StatusCode::SERVICE_UNAVAILABLE, title, Some("1"))
             }
+            Self::Unknown => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "It is not known whether the request was processed, and it had no key",
+                None,
+            ),
             Self::Late => {
-                (StatusCode::SERVICE_UNAVAILABLE, "The request has taken too long, and was undone", Some("1"))
+                (StatusCode::SERVICE_UNAVAILABLE, "The request has taken too long, and was stopped", Some("1"))
             }
-            Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "The request has failed, and was undone", None),
+            Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "The request has failed", None),
         }
     }
 

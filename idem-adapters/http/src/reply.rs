@@ -19,8 +19,9 @@ pub(crate) const KEPT: [HeaderName; 5] = [CONTENT_TYPE, CONTENT_ENCODING, LOCATI
 
 /// The reply to the current request, as its handler takes it.
 ///
-/// By default, replies with a status of 2xx and 3xx are kept. Any other one undoes what the handler has written, and the same key
-/// may be used for a corrected request.
+/// By default, replies with a status of 2xx and 3xx are kept, but not 307 and 308: with these, a client sends the same request and
+/// its key to another address. Any other reply undoes what the handler has written, and the same key may be used for a corrected
+/// request.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] mod example {
@@ -44,6 +45,12 @@ impl Reply {
     pub(crate) fn is_kept(&self) -> bool {
         self.0.load(Relaxed)
     }
+}
+
+/// Whether the reply with this status is kept, unless its handler says more.
+pub(crate) fn is_kept_by_default(status: StatusCode) -> bool {
+    let goes_on = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+    status.is_success() || (status.is_redirection() && !goes_on)
 }
 
 /// Returns what is kept of a reply: a line for each header that is allowed, and never a cookie, which is for one client.

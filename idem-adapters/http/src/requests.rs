@@ -140,7 +140,8 @@ impl<S: Replies> Requests<S> {
         self
     }
 
-    /// Sets the largest body of a request with a key, in bytes; 1 MiB by default. A larger one gets the status 413.
+    /// Sets the largest body of a request, in bytes; 1 MiB by default. A larger one gets the status 413. It is read before the
+    /// transaction begins.
     #[must_use]
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.config.max_body = bytes;
@@ -182,12 +183,6 @@ impl<S: Replies> Requests<S> {
     /// ```
     pub async fn finished(&self) {
         self.config.runner.finished().await;
-    }
-}
-
-impl<S: Replies> Clone for Requests<S> {
-    fn clone(&self) -> Self {
-        Self { config: self.config.clone() }
     }
 }
 

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use crate::outbox::{Origin, Outbox};
 use crate::run::{Staged, in_claim_order, local};
 use crate::runtime::{KeyQueue, KeyTicket};
-use crate::store::{Claimed, CommitResult, Identity, REQUEST, Replies, StoreError, StoredReply};
+use crate::store::{Claimed, CommitResult, Identity, REQUEST, Replies, StoreError, StoredReply, TxnOutcome};
 use crate::telemetry::Meters;
 use crate::{BoxError, Fingerprint, Key, Outcome, Reason};
 
@@ -38,7 +38,7 @@ pub(super) struct Shared<S> {
     pub(super) store: S,
     pub(super) registered: Mutex<Option<Arc<Registered<S>>>>,
     /// Held while one request registers, for which the others wait.
-    pub(super) registration: tokio::sync::Mutex<()>,
+    pub(super) registration: Arc<tokio::sync::Mutex<()>>,
     /// The keys in progress in this process: a request that repeats another one needs no connection while it waits.
     keys: KeyQueue,
     tasks: TaskTracker,
@@ -61,7 +61,7 @@ impl<S: Replies> RequestRunner<S> {
             name,
             store,
             registered: Mutex::default(),
-            registration: tokio::sync::Mutex::default(),
+            registration: Arc::default(),
             keys: KeyQueue::default(),
             tasks: TaskTracker::new(),
         };
@@ -256,10 +256,18 @@ impl<S: Replies> OpenRequest<S> {
     }
 
     /// Rolls back: nothing of the request is kept, and its key is free. If the database does not answer, the connection is closed,
-    /// which has the same effect.
-    pub async fn roll_back(&self, txn: S::Txn) {
-        if let Err(fault) = self.runner.shared.store.rollback(txn).await {
-            tracing::debug!(error = %fault, "the rollback of a request was not answered; its connection is closed");
+    /// which has the same effect. Returns `false` if the handler had run COMMIT before: its writes and the claim are there.
+    pub async fn roll_back(&self, txn: S::Txn) -> bool {
+        match self.runner.shared.store.rollback(txn).await {
+            Ok(TxnOutcome::CommittedEarly) => {
+                tracing::error!("the handler of a request has committed by itself, and then failed: let idem commit");
+                false
+            }
+            Ok(_) => true,
+            Err(fault) => {
+                tracing::debug!(error = %fault, "the rollback of a request was not answered; its connection is closed");
+                true
+            }
         }
     }
 

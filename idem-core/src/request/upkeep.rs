@@ -24,20 +24,26 @@ pub(super) struct Registered<S> {
 const EVERY: Duration = Duration::from_secs(60);
 
 impl<S: Replies> RequestRunner<S> {
-    /// Returns the registration, which the first request makes. Cancel safe: the next one repeats it.
+    /// Returns the registration, which the first request makes. Cancel safe: it goes on in a task of its own, since those who wait
+    /// for it may have less time than it takes.
     pub(super) async fn registered(&self) -> Result<Arc<Registered<S>>, StoreError> {
         let known = || self.shared.registered.lock().clone();
         if let Some(registered) = known() {
             return Ok(registered);
         }
-        let _one = self.shared.registration.lock().await;
+        let one = self.shared.registration.clone().lock_owned().await;
         if let Some(registered) = known() {
             return Ok(registered);
         }
-        let registered = Arc::new(self.shared.register(&self.options).await?);
-        *self.shared.registered.lock() = Some(registered.clone());
-        tokio::spawn(upkeep(Arc::downgrade(&self.shared), self.options.clone()));
-        Ok(registered)
+        let (shared, options) = (self.shared.clone(), self.options.clone());
+        let registering = tokio::spawn(async move {
+            let _one = one;
+            let registered = Arc::new(shared.register(&options).await?);
+            *shared.registered.lock() = Some(registered.clone());
+            tokio::spawn(upkeep(Arc::downgrade(&shared), options));
+            Ok::<_, StoreError>(registered)
+        });
+        registering.await.unwrap_or_else(|ended| Err(StoreError::Unavailable(ended.into())))
     }
 }
 

@@ -12,6 +12,7 @@ use super::service::{Served, Service, answer, effects, paid};
 on_each_database! {
     a_body_over_the_limit_is_refused
     a_body_that_ends_early_has_no_effect
+    a_body_that_stalls_holds_no_transaction
 }
 
 /// Sends this text behind the head of a request, and returns the answer.
@@ -50,5 +51,26 @@ async fn a_body_that_ends_early_has_no_effect<W: Served>(world: W) {
         assert!(!answer.starts_with("HTTP/1.1 2"), "{answer}");
     }
     assert_eq!((service.shop.calls(), paid(&world).await), (0, 0));
+    assert_eq!(service.order("k-1", "").await.status, 201);
+}
+
+/// More clients than there are connections, none of which has sent its body.
+async fn a_body_that_stalls_holds_no_transaction<W: Served>(world: W) {
+    effects(&world).await;
+    let service = Service::with(&world, |requests| requests).await;
+    let mut stalled = Vec::new();
+    for key in ["", "idempotency-key: k-0\r\n"].repeat(20) {
+        let mut socket = TcpStream::connect(service.url.trim_start_matches("http://")).await.unwrap();
+        let head = format!(
+            "POST /payments HTTP/1.1\r\nhost: localhost\r\ntenant: acme\r\n{key}content-type: application/json\r\n\
+             content-length: 100\r\nexpect: 100-continue\r\n\r\n"
+        );
+        socket.write_all(head.as_bytes()).await.unwrap();
+        // The server says so when somebody waits for the body.
+        let mut answer = [0; 25];
+        socket.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stalled.push(socket);
+    }
     assert_eq!(service.order("k-1", "").await.status, 201);
 }

@@ -15,6 +15,7 @@ on_each_database! {
     a_repeat_gets_the_reply_byte_for_byte
     a_redirection_is_a_reply_too
     a_refusal_is_undone_and_its_key_may_be_used_again
+    a_redirect_that_is_followed_with_the_key_keeps_nothing
     a_refusal_that_the_handler_keeps_is_sent_again
     a_reply_that_cannot_be_kept_is_an_error
     a_claim_without_a_reply_never_runs
@@ -57,6 +58,16 @@ async fn a_redirection_is_a_reply_too<W: Served>(world: W) {
         assert_eq!(response.headers().contains_key("idempotent-replayed"), is_replayed);
     }
     assert_eq!(paid(&world).await, 1);
+}
+
+async fn a_redirect_that_is_followed_with_the_key_keeps_nothing<W: Served>(world: W) {
+    let service = Service::start(&world).await;
+    // The client sends the request again, to the other address, where its order redirects it again.
+    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let request = service.request(Method::POST, "/payments", &["k-1"], json!({ "id": "a", "then": "move" }));
+    assert_eq!(client.execute(request.build().unwrap()).await.unwrap().status().as_u16(), 307);
+    let there = service.request(Method::POST, "/refunds", &["k-1"], json!({ "id": "a" }));
+    assert_eq!((answer(there).await.status, paid(&world).await), (201, 1));
 }
 
 async fn a_refusal_is_undone_and_its_key_may_be_used_again<W: Served>(world: W) {

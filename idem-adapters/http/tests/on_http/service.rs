@@ -93,6 +93,11 @@ async fn pay<W: World>(
             shop.gate.acquire().await.unwrap().forget();
         }
         "hold" => *shop.kept.lock().unwrap() = Some(tx),
+        "move" => return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, "/refunds")]).into_response(),
+        "commit and refuse" => {
+            _ = W::execute(&mut tx, "COMMIT").await;
+            return refused();
+        }
         "commit" => _ = W::execute(&mut tx, "COMMIT").await,
         "rollback" => _ = W::execute(&mut tx, "ROLLBACK").await,
         _ => {}
