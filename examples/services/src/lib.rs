@@ -2,7 +2,7 @@
 //! example would wait.
 
 #[cfg(doctest)]
-#[doc = include_str!("../../src/docs/requests.md")]
+#[doc = include_str!("../../../src/docs/requests.md")]
 mod requests {}
 
 use axum::extract::Request;
