@@ -98,10 +98,19 @@ impl<S: Replies> Config<S> {
             Ok(claim) => claim,
             Err(problem) => return Ok(problem.response()),
         };
+        let key = claim.as_ref().map(|(key, _)| key.clone());
+        let key = key.as_ref().map(tracing::field::display);
         let (txn, open) = match self.runner.begin(claim).await {
             Begun::Open(txn, open) => (txn, open),
-            Begun::Replied(reply) => return Ok(reply::again(reply)),
-            not_begun => return Ok(problem(&not_begun).response()),
+            Begun::Replied(reply) => {
+                tracing::debug!(key, "a repeated request gets the stored reply");
+                return Ok(reply::again(reply));
+            }
+            not_begun => {
+                let problem = problem(&not_begun);
+                tracing::debug!(key, ?problem, "a request does not run");
+                return Ok(problem.response());
+            }
         };
         let request = Request::from_parts(parts, body);
         let run = Run { lender: Lender::of::<S>(txn), open, reply: Reply::default() };
@@ -155,7 +164,7 @@ fn problem<S: Replies>(begun: &Begun<S>) -> Problem {
         Begun::Unavailable(fault) => {
             let why = std::error::Error::source(fault).map(ToString::to_string);
             tracing::warn!(error = %fault, why, "a request could not begin");
-            Problem::Unavailable
+            Problem::NotBegun
         }
         _ => Problem::Unavailable,
     }

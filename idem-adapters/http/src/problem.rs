@@ -25,7 +25,9 @@ pub(crate) enum Problem {
     Busy,
     /// The key was claimed, and has no reply.
     Unanswered,
-    /// The database cannot be used now, or it is not known whether the request was committed.
+    /// The database, or a connection, could not be had in time.
+    NotBegun,
+    /// It is not known whether the request was committed.
     Unavailable,
     /// It is not known whether a request without a key was committed, so a repeat could run a second time.
     Unknown,
@@ -57,6 +59,7 @@ impl Problem {
             Self::Unanswered => {
                 (StatusCode::CONFLICT, "This Idempotency-Key was used, and there is no reply to its request", None)
             }
+            Self::NotBegun => (StatusCode::SERVICE_UNAVAILABLE, "The request could not begin: repeat it", Some("1")),
             Self::Unavailable => {
                 let title = "The request may or may not have been processed: repeat it with the same Idempotency-Key";
                 (StatusCode::SERVICE_UNAVAILABLE, title, Some("1"))

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::age::too_old;
 use crate::key::text::keys;
-use crate::store::{Claimed, ExistingClaim, Identity, KnownHandler, Resolution, Row, Value};
+use crate::store::{Claimed, ExistingClaim, Identity, KnownHandler, REQUEST, Resolution, Row, Value};
 use crate::take_over::{Classified, classify};
 use crate::{Delivery, Error, Fingerprint, Key, Reason, Store, cloud_event};
 
@@ -231,7 +231,7 @@ impl<S: Store> Operator<S> {
             }
             None => (Claimed::New { pruned_through: through }, None),
         };
-        let (fingerprint, compared) = compare(asked, found);
+        let (fingerprint, compared) = compare(asked, found, handler.name == REQUEST);
         let identity = Identity { handler: handler.id, key, fingerprint };
         // The tables do not know which handlers are natural.
         let is_old = |through: Option<SystemTime>| too_old(through?, asked.published, known.retention, false);
@@ -274,11 +274,11 @@ impl<S: Store> Operator<S> {
 }
 
 /// The fingerprint with which the claim is compared, and what came of it. A claim is equal to itself if the payload is not known, or
-/// tells nothing.
-fn compare(asked: &Asked, found: Option<Fingerprint>) -> (Fingerprint, Compared) {
+/// tells nothing: the fingerprint of an HTTP request is not that of its body alone.
+fn compare(asked: &Asked, found: Option<Fingerprint>, is_request: bool) -> (Fingerprint, Compared) {
     let Some(stored) = found else { return (Fingerprint::none(), Compared::NoClaim) };
     let Some(payload) = asked.payload.clone() else { return (stored, Compared::NotGiven) };
-    if stored.has_recipe() || stored == Fingerprint::none() {
+    if is_request || stored.has_recipe() || stored == Fingerprint::none() {
         return (stored, Compared::OwnFingerprint);
     }
     let mut delivery = Delivery::new("", payload);

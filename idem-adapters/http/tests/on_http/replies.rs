@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use idem_conformance::store::Setup;
 use idem_core::Key;
-use idem_core::operator::{Forgotten, Operator};
+use idem_core::operator::{Asked, Forgotten, Operator, Verdict};
 use idem_core::store::Consumers as _;
 use serde_json::json;
 
@@ -141,6 +141,10 @@ async fn a_request_that_an_operator_forgets_runs_again<W: Served>(world: W) {
     }
     let operator = Operator::of(&world.store(Setup::default()).await.unwrap(), "payments-api").await.unwrap();
     let handler = operator.handler("request").await.unwrap();
+    let mut asked = Asked::new("payments-api/request", "acme,k-1");
+    asked.payload = Some(json!({ "id": "k-1", "then": "" }).to_string().into());
+    let why = operator.why(&asked).await.unwrap();
+    assert!(matches!(why.verdict, Verdict::Duplicate { .. }), "{why:?}");
     let forgotten = operator.forget(&handler, &Key::composite(&[&"acme", &"k-1"]).unwrap()).await;
     assert!(matches!(forgotten.unwrap(), Forgotten::Done { .. }));
     assert_eq!(rows(&world, &world.own("replies")).await, 1, "nothing would ever remove the other one");
