@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::request::Parts;
-use http::{HeaderName, Request, Response};
+use http::{HeaderName, Method, Request, Response};
 use http_body::Body;
-use idem_core::request::{Begun, NotCommitted, OpenRequest};
+use idem_core::request::{Begun, NotCommitted, OpenRequest, RequestRunner};
 use idem_core::store::Replies;
 use idem_core::{BoxError, Fingerprint, Key};
 use tokio::time::error::Elapsed;
@@ -23,8 +23,23 @@ use tracing::Instrument;
 use crate::lend::{Lender, Outbox};
 use crate::problem::Problem;
 use crate::reply::{self, Reply};
-use crate::requests::Config;
 use crate::{body, key};
+
+/// The function that returns the owner of the keys.
+pub(crate) type Scope = Arc<dyn Fn(&Parts) -> Result<String, BoxError> + Send + Sync>;
+
+/// The options of requests, as their layer uses them.
+#[derive(Clone)]
+pub(crate) struct Config<S: Replies> {
+    pub(crate) runner: RequestRunner<S>,
+    /// `None`: all clients share the keys.
+    pub(crate) scope: Option<Scope>,
+    pub(crate) methods: Vec<Method>,
+    pub(crate) is_required: bool,
+    pub(crate) max_body: usize,
+    pub(crate) max_reply: usize,
+    pub(crate) kept: Vec<HeaderName>,
+}
 
 /// The layer of [`Requests`](crate::Requests).
 pub struct RequestsLayer<S: Replies>(pub(crate) Arc<Config<S>>);

@@ -11,7 +11,7 @@ use idem_core::request::RequestRunner;
 use idem_core::store::Replies;
 use idem_core::{BoxError, Source, Worker};
 
-use crate::layer::RequestsLayer;
+use crate::layer::{Config, RequestsLayer, Scope};
 use crate::reply::KEPT;
 
 /// The limit of bodies, in bytes.
@@ -41,21 +41,6 @@ pub struct Requests<S: Replies> {
 /// Requests whose keys have no scope yet, and that therefore have no layer.
 #[must_use = "say whose the keys are: `.scope(..)`, or `.one_scope_for_everyone()`"]
 pub struct Unscoped<S: Replies>(RequestRunner<S>);
-
-/// The function that returns the owner of the keys.
-type Scope = Arc<dyn Fn(&Parts) -> Result<String, BoxError> + Send + Sync>;
-
-#[derive(Clone)]
-pub(crate) struct Config<S: Replies> {
-    pub(crate) runner: RequestRunner<S>,
-    /// `None`: all clients share the keys.
-    pub(crate) scope: Option<Scope>,
-    pub(crate) methods: Vec<Method>,
-    pub(crate) is_required: bool,
-    pub(crate) max_body: usize,
-    pub(crate) max_reply: usize,
-    pub(crate) kept: Vec<HeaderName>,
-}
 
 impl<S: Replies> Unscoped<S> {
     /// Returns the owner of the keys of a request, such as the tenant or the user that authentication has found: each owner has keys
