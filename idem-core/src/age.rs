@@ -6,9 +6,9 @@ use humantime::format_duration;
 
 use crate::routes::Routes;
 use crate::store::HandlerId;
-use crate::{Delivery, Error, ReplayWindow, Source, Store};
+use crate::{Delivery, Engine, Error, ReplayWindow, Source};
 
-impl<S: Store> Routes<S> {
+impl<S: Engine> Routes<S> {
     /// Returns why a delivery is [too old](too_old) although its claim is new. The check is never skipped for a delivery that
     /// looks young: another worker or an operator may have changed the retention since this worker started.
     pub(crate) fn too_old(
@@ -70,7 +70,7 @@ fn margin(retention: Option<Duration>) -> Duration {
 }
 
 /// Returns an error if the broker can redeliver messages that are older than the claims that are kept.
-pub(crate) fn check<S: Store>(source: &impl Source, routes: &Routes<S>) -> Result<(), Error> {
+pub(crate) fn check<S: Engine>(source: &impl Source, routes: &Routes<S>) -> Result<(), Error> {
     let Some(retention) = routes.retention() else { return Ok(()) };
     match source.replay_window() {
         ReplayWindow::Within(window) if window > retention => Err(Error::Config(format!(

@@ -158,13 +158,15 @@ reasons! {
     /// Whether its external call had an effect is unknown, and calling again could repeat the effect.
     /// [`Operator::resolve`](crate::operator::Operator::resolve) records its outcome.
     Unresolved = "unresolved",
+    /// Some of the writes of its handler to a key-value store were applied, and then one failed. It never runs again by itself.
+    HalfApplied = "half applied",
 }
 
 impl Reason {
     /// Returns whether a dead letter with this reason can be replayed only by force, because some of its effects may
     /// persist.
     pub fn needs_force(self) -> bool {
-        matches!(self, Self::Committed | Self::TooOld)
+        matches!(self, Self::Committed | Self::TooOld | Self::HalfApplied)
     }
 }
 

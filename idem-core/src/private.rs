@@ -9,10 +9,11 @@ pub use std::time::Duration;
 
 pub use crate::external::ErasedCall;
 use crate::key::absent::{absent, absent_in, no_id};
+pub use crate::key_value::BestEffort;
 pub use crate::{
     BoxError, CallError, CalledBy, Delivery, External, Fingerprint, Found, Handler, Key, KeyError, KeyPart,
 };
-use crate::{CloudEvent, HasConnection, Store};
+use crate::{CloudEvent, Engine, HasConnection};
 
 /// A fact of the delivery, as a key or a part of one. If it is missing, writing the key fails.
 #[derive(Debug)]
@@ -146,8 +147,8 @@ pub fn finish<R: Returned>(returned: R) -> Result<(), BoxError> {
 pub struct Unknown {}
 
 #[diagnostic::do_not_recommend]
-impl<S: Store> HasConnection<Unknown> for S {
-    fn connection(_: &mut Self::Txn) -> &mut Unknown {
+impl<E: Engine> HasConnection<Unknown> for E {
+    fn connection(_: &mut Self::Lent) -> &mut Unknown {
         // Never called, because a handler with a mistake does not compile; leaking a zero-sized value allocates
         // nothing.
         Box::leak(Box::new(Unknown {}))

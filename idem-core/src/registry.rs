@@ -13,8 +13,8 @@ use crate::handler_options::HandlerLimits;
 use crate::outbox::Outbox;
 use crate::panic_text::panic_text;
 use crate::{
-    BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, HasConnection, Input, Key,
-    KeyError, Param as _, PrepareError, Reason, Store,
+    BoxError, Codec, DecodeError, Delivery, Engine, Extract, Extraction, Fingerprint, Handler, HasConnection, Input,
+    Key, KeyError, Param as _, PrepareError, Reason,
 };
 
 /// The properties of a handler, which are the same for all its messages.
@@ -46,8 +46,11 @@ pub(crate) struct Facts {
 }
 
 /// A handler as seen by the pipeline.
-pub(crate) trait Registered<S: Store>: Send + Sync {
+pub(crate) trait Registered<S: Engine>: Send + Sync {
     fn facts(&self) -> &Facts;
+
+    /// Whether the effects of the handler are deduplicated only, and not applied together with the completion.
+    fn is_best_effort(&self) -> bool;
 
     /// Returns the fingerprint, which tells a copy from another message.
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Undeliverable>;
@@ -133,7 +136,7 @@ where
 
 impl<S, H, St, C> Registered<S> for Bound<H, St, C>
 where
-    S: Store + HasConnection<H::Connection>,
+    S: HasConnection<H::Connection>,
     H: Handler,
     H::Params: Extract<St>,
     St: Send + Sync,
@@ -141,6 +144,10 @@ where
 {
     fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    fn is_best_effort(&self) -> bool {
+        S::BEST_EFFORT
     }
 
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>> {
@@ -239,11 +246,11 @@ impl<H: Handler, St, C: Codec<H::Message>> Bound<H, St, C> {
 }
 
 /// A decoded message with all parameters of its handler, ready to run in a transaction.
-pub(crate) trait Job<S: Store>: Any + Send {
+pub(crate) trait Job<S: Engine>: Any + Send {
     /// Returns the outbox into which the run stages messages, if the handler takes it.
     fn outbox(&self) -> Option<&Outbox>;
 
-    fn run(self: Box<Self>, txn: &mut S::Txn) -> BoxFuture<'_, Result<(), BoxError>>;
+    fn run(self: Box<Self>, lent: &mut S::Lent) -> BoxFuture<'_, Result<(), BoxError>>;
 }
 
 /// One message for one call, or many of a handler that takes a batch.
@@ -259,8 +266,8 @@ impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Ready<H> {
         self.outbox.as_ref()
     }
 
-    fn run(self: Box<Self>, txn: &mut S::Txn) -> BoxFuture<'_, Result<(), BoxError>> {
-        Box::pin(async move { H::handle(self.input, self.params?, S::connection(txn)).await })
+    fn run(self: Box<Self>, lent: &mut S::Lent) -> BoxFuture<'_, Result<(), BoxError>> {
+        Box::pin(async move { H::handle(self.input, self.params?, S::connection(lent)).await })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::registry::{Registered, Undeliverable};
 use crate::store::{FetchFor, HandlerId, Identity, Row, first_provider_key};
 use crate::subject;
 use crate::telemetry::Meters;
-use crate::{Delivery, Reason, RetryPolicy, Store};
+use crate::{Delivery, Engine, Reason, RetryPolicy};
 
 /// A handler with its id and limits.
 pub(crate) struct Route<S> {
@@ -75,7 +75,7 @@ pub(crate) struct Routes<S> {
     pub(crate) fan_out: bool,
 }
 
-impl<S: Store> Routes<S> {
+impl<S: Engine> Routes<S> {
     /// Returns the handler that names this delivery's event type or subject, or else the one that names none. If there
     /// are several, returns the first.
     pub(crate) fn find(&self, delivery: &Delivery) -> Result<&Route<S>, Undeliverable> {

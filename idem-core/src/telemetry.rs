@@ -22,6 +22,8 @@ pub(crate) struct Meters {
     outcomes: [(&'static str, Counter); 5],
     /// Tries of messages that end without an outcome.
     pub(crate) parked: Counter,
+    /// Leases of a key-value store that ended while the handler ran.
+    pub(crate) lost: Counter,
     /// From BEGIN to the response of the claim; of a batch once for each handler.
     pub(crate) claim: Histogram,
     /// The handler.
@@ -45,6 +47,7 @@ impl Meters {
         Self {
             outcomes: ["processed", "duplicate", "conflict", "scheduled", "dead"].map(|word| (word, outcome(word))),
             parked: outcome("parked"),
+            lost: counter!("idem_lost_leases_total", &labels),
             claim: histogram!("idem_claim_wait_seconds", &labels),
             handler: histogram!("idem_handler_seconds", &labels),
             commit: histogram!("idem_commit_seconds", &labels),

@@ -8,10 +8,16 @@ use syn::{Error, Ident, LitStr, Path, Token, bracketed, token};
 use crate::key::{Part, key};
 use crate::text::text;
 
-const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `formerly = \"..\"`, `event = \"..\"`, `call = ..`, `natural`, `zero_key`, `fingerprint = ..` or `crate = ..`";
+const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `formerly = \"..\"`, `event = \"..\"`, `call = ..`, `natural`, `best_effort`, `zero_key`, `fingerprint = ..` or `crate = ..`";
 
 const NATURAL_CALL: &str = "a `natural` handler runs for each copy of a message, and would call for each: remove `natural`, or \
                             remove `call`";
+
+const BEST_EFFORT_CALL: &str = "a handler with `best_effort` calls by itself: a call that is made first needs a SQL store. Remove one of \
+                                them";
+
+const BEST_EFFORT_NATURAL: &str =
+    "a `natural` handler needs no deduplication, and `best_effort` asks for one: remove one of them";
 
 /// The longest name, in bytes.
 pub(crate) const MAX_NAME: usize = 200;
@@ -50,6 +56,8 @@ pub(crate) struct Args {
     pub(crate) event: Option<LitStr>,
     /// The word itself.
     pub(crate) natural: Option<Ident>,
+    /// The word itself: it takes no connection, and its effect is in another system.
+    pub(crate) best_effort: Option<Ident>,
     /// The word itself: a key that looks absent, such as 0, is a key.
     pub(crate) zero_key: Option<Ident>,
     /// The external call that is made first.
@@ -67,6 +75,11 @@ impl Args {
         each(tokens, errors, |input| args.argument(input));
         if let (Some(word), Some(_)) = (&args.natural, &args.call) {
             errors.push(Error::new(word.span(), NATURAL_CALL));
+        }
+        if let Some(word) = &args.best_effort {
+            let call = args.call.as_ref().map(|_| BEST_EFFORT_CALL);
+            let natural = args.natural.as_ref().map(|_| BEST_EFFORT_NATURAL);
+            errors.extend(call.into_iter().chain(natural).map(|text| Error::new(word.span(), text)));
         }
         if !args.keyed {
             let text = "a handler needs the key of its messages: `#[idempotent(key = \"event_id\")]`";
@@ -90,6 +103,7 @@ impl Args {
             "formerly" => set(&mut self.formerly, &word, input, former_names),
             "event" => set(&mut self.event, &word, input, event),
             "natural" => flag(&mut self.natural, &word, input),
+            "best_effort" => flag(&mut self.best_effort, &word, input),
             "zero_key" => flag(&mut self.zero_key, &word, input),
             "call" => set(&mut self.call, &word, input, Path::parse_mod_style),
             "fingerprint" => set(&mut self.fingerprint, &word, input, Path::parse),

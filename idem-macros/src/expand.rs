@@ -27,7 +27,8 @@ pub(crate) fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStre
     };
     let mut errors = Vec::new();
     let args = Args::parse(arguments, &mut errors);
-    let shape = header.shape(&mut errors).filter(|shape| call_fits(&args, shape, &mut errors));
+    let shape =
+        header.shape(args.best_effort.is_some(), &mut errors).filter(|shape| call_fits(&args, shape, &mut errors));
     let name = name(&args, &header.sig.ident, &mut errors);
     let handler = Handler { args: &args, header: &header, shape: shape.as_ref() };
     let handler = (!header.is_method()).then(|| handler.expand(&name));
@@ -152,6 +153,13 @@ impl Handler<'_> {
             quote_spanned!(place=> #idem::CalledBy<#path, #message>)
         });
         let params = quote_spanned!(at(place)=> (#(#params,)* #(#call,)*));
+        let connection = match connection {
+            Some(connection) => quote!(#connection),
+            None => {
+                let idem = self.idem(Span::call_site());
+                quote!(#idem::BestEffort)
+            }
+        };
         quote!(#message #input type Params = #params; type Connection = #connection;)
     }
 
@@ -201,7 +209,9 @@ impl Handler<'_> {
             true => Some(quote_spanned!(at(ty.span())=> #params.#last.into_called())),
             false => next.next().map(|index| quote!(#params.#index)),
         }));
-        arguments.insert(shape.connection_at, quote!(#tx));
+        if let Some(at) = shape.connection_at {
+            arguments.insert(at, quote!(#tx));
+        }
         let place = at(shape.output.span());
         let (idem, function) = (self.idem(place), moved(&self.header.sig.ident, place));
         quote_spanned!(place=> #idem::finish(#function(#(#arguments),*).await))

@@ -11,6 +11,8 @@ const USAGE: &str = "`async fn handler(message: M, tx: &mut PgConnection) -> Res
 const NO_CONNECTION: &str = "a handler writes through the transaction of its claim: take `tx: &mut PgConnection`, or \
                              `tx: &mut SqliteConnection` (written out, without an alias for the reference)";
 const TWO_CONNECTIONS: &str = "a handler has one `&mut`, the connection; take other things by value, as `State<T>`";
+const BEST_EFFORT: &str = "a handler with `best_effort` takes no connection: its effect is in another system, and may be repeated after a \
+                           crash. Remove the parameter, or remove `best_effort`, and the writes are applied once";
 const METHOD: &str = "a handler is a free function: move it out of the `impl` block, and take `State<T>` for `self`";
 const UNSAFE: &str = "a handler must not be `unsafe`: the worker calls it, and cannot ensure what an `unsafe` function \
                       requires of its caller. Remove `unsafe`";
@@ -36,12 +38,12 @@ pub(crate) struct Shape {
     pub(crate) input: Type,
     /// The extractors, in order.
     pub(crate) params: Vec<Type>,
-    /// The connection type without its `&mut`, with `'static` for each lifetime.
-    pub(crate) connection: Type,
+    /// The connection type without its `&mut`, with `'static` for each lifetime; `None` with `best_effort`.
+    pub(crate) connection: Option<Type>,
     /// Whether the function takes a batch.
     pub(crate) is_batch: bool,
     /// The index of the connection among all parameters; the message is at 0.
-    pub(crate) connection_at: usize,
+    pub(crate) connection_at: Option<usize>,
     pub(crate) output: Type,
 }
 
@@ -64,10 +66,10 @@ impl Header {
 
     /// Returns the types by their role. Returns `None` if the header is not that of a handler; the reasons are added to
     /// `errors`.
-    pub(crate) fn shape(&self, errors: &mut Vec<Error>) -> Option<Shape> {
+    pub(crate) fn shape(&self, is_best_effort: bool, errors: &mut Vec<Error>) -> Option<Shape> {
         let before = errors.len();
         self.check_kind(errors);
-        let shape = self.sort(errors);
+        let shape = self.sort(is_best_effort, errors);
         shape.filter(|_| errors.len() == before)
     }
 
@@ -91,7 +93,7 @@ impl Header {
         }
     }
 
-    fn sort(&self, errors: &mut Vec<Error>) -> Option<Shape> {
+    fn sort(&self, is_best_effort: bool, errors: &mut Vec<Error>) -> Option<Shape> {
         let all = self.sig.inputs.iter().enumerate().filter_map(|(at, input)| match input {
             FnArg::Typed(typed) => Some((at, &*typed.ty)),
             FnArg::Receiver(_) => None,
@@ -100,11 +102,13 @@ impl Header {
         let parens = self.sig.paren_token.span.join();
         if self.sig.inputs.is_empty() {
             errors.push(Error::new(parens, format!("a handler takes a message: {USAGE}")));
-        } else if connections.is_empty() {
+        } else if connections.is_empty() && !is_best_effort {
             errors.push(Error::new(parens, NO_CONNECTION));
         }
         for (nth, (at, ty)) in connections.iter().enumerate() {
-            if *at == 0 {
+            if is_best_effort {
+                errors.push(Error::new_spanned(ty, BEST_EFFORT));
+            } else if *at == 0 {
                 let text = format!("the first parameter is the message, and the connection comes behind it: {USAGE}");
                 errors.push(Error::new_spanned(ty, text));
             } else if nth > 0 {
@@ -116,7 +120,7 @@ impl Header {
             match at {
                 0 => message = owned(ty, "the message", errors),
                 // Without a connection, a parameter that borrows may have been meant as one.
-                _ if connections.is_empty() => {}
+                _ if connections.is_empty() && !is_best_effort => {}
                 _ => params.extend(owned(ty, "an extractor", errors)),
             }
         }
@@ -129,8 +133,11 @@ impl Header {
                 errors.push(Error::new_spanned(ty, OF_ONE));
             }
         }
-        let (connection_at, connection) = *connections.first()?;
-        let connection = made_static(exclusive(connection)?);
+        let (connection_at, connection) = match connections.first() {
+            Some((at, ty)) => (Some(*at), Some(made_static(exclusive(ty)?))),
+            None if is_best_effort => (None, None),
+            None => return None,
+        };
         let ReturnType::Type(_, output) = &self.sig.output else { return None };
         let input: Type = message?;
         let (message, is_batch) = match batched(&input) {

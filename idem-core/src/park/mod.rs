@@ -17,10 +17,11 @@ use async_channel::Receiver;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::key_value::Lease;
 use crate::run::Failure;
 use crate::runtime::{KeyTicket, KeyTickets, Pipeline, Refused, Wait};
 use crate::store::Identity;
-use crate::{Acker, Delivery, Outcome, Store};
+use crate::{Acker, Delivery, Engine, Outcome};
 
 use blocked::Blocked;
 
@@ -51,6 +52,8 @@ pub(crate) struct Carried {
     pub(crate) unrecorded: Option<Box<Failure>>,
     /// How many tries in a row were in vain. After the first, it is processed by itself.
     pub(crate) tries: usize,
+    /// The lease of its message in a key-value store.
+    pub(crate) lease: Option<Lease>,
     /// Counts it as refused by the database.
     pub(crate) refused: Option<Refused>,
 }
@@ -66,7 +69,7 @@ const SHOW: Duration = Duration::from_secs(1);
 
 /// Keeps parked deliveries. When the wait of one ends, `pass` passes it on, or returns it if a drain has closed the queue. Returns
 /// once `parked` is closed and empty and no delivery waits. The drain closes it and ends the waits.
-pub(crate) async fn run<S: Store, A: Acker>(
+pub(crate) async fn run<S: Engine, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
     parked: Receiver<Parked<A>>,
     pass: impl Fn(Arrival<A>) -> Option<Arrival<A>>,
@@ -86,7 +89,7 @@ pub(crate) async fn run<S: Store, A: Acker>(
             Some((ended, place)) = waits.next() => {
                 blocked.leave(place);
                 if let Some(closed) = ended.flatten().and_then(&pass) {
-                    pipeline.release(closed.acker).await;
+                    pipeline.release(closed).await;
                 }
             }
             _ = show.tick(), if !blocked.is_empty() => blocked.show(),

@@ -6,7 +6,7 @@ use tracing::Instrument;
 
 use crate::runtime::{InRow, Pipeline, Refused, Wait, busy_wait, jittered, park_delay, refused_wait, warn_of_refusal};
 use crate::store::Identity;
-use crate::{Acker, BoxError, Delivery, Outcome, Store, telemetry};
+use crate::{Acker, BoxError, Delivery, Engine, Outcome, Store, telemetry};
 
 use super::{Arrival, Arrived, Carried, Parked};
 
@@ -17,7 +17,7 @@ const UNANSWERED: usize = 3;
 /// How often a waiting delivery is checked for having been lost.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-impl<S: Store> Pipeline<S> {
+impl<S: Engine> Pipeline<S> {
     /// Waits until a parked delivery can run, and returns it; `None` if nothing is left to run.
     pub(super) async fn until<A: Acker>(&self, parked: Parked<A>) -> Option<Arrival<A>> {
         let Parked { mut arrival, until } = parked;
@@ -56,7 +56,7 @@ impl<S: Store> Pipeline<S> {
         if can_run {
             return Some(arrival);
         }
-        self.release(arrival.acker).await;
+        self.release(arrival).await;
         None
     }
 
@@ -107,8 +107,8 @@ impl<S: Store> Pipeline<S> {
         if !is_known {
             emit();
         }
-        if !self.unless_over(&mut acker, self.row_done(&row.identity)).await {
-            return self.release(acker).await;
+        if !self.unless_over(&mut acker, S::row_done(self, &row.identity)).await {
+            return self.release_unheld(acker).await;
         }
         self.settle(acker).await;
         if is_known {
@@ -116,9 +116,26 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
+    /// Waits for `what`. Returns `false` if the worker drains or the delivery is lost before that.
+    async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
+        let lost = async move {
+            while acker.is_live() {
+                tokio::time::sleep(CHECK_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.draining.cancelled() => false,
+            () = what => true,
+            () = lost => false,
+        }
+    }
+}
+
+impl<S: Store> Pipeline<S> {
     /// Waits until a message in the inbox is processed or dead. This process or another one runs its row. It is checked
     /// whenever it has run here, and otherwise at each poll. Cancel safe.
-    async fn row_done(&self, identity: &Identity) {
+    pub(crate) async fn row_done(&self, identity: &Identity) {
         let (row, mut rows) = ((identity.handler, identity.key.clone()), self.ran.subscribe());
         loop {
             let scheduled = {
@@ -136,21 +153,6 @@ impl<S: Store> Pipeline<S> {
                 () = tokio::time::sleep(jittered(self.settings.poll)) => {}
             }
             self.outage.over().await;
-        }
-    }
-
-    /// Waits for `what`. Returns `false` if the worker drains or the delivery is lost before that.
-    async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
-        let lost = async move {
-            while acker.is_live() {
-                tokio::time::sleep(CHECK_INTERVAL).await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = self.draining.cancelled() => false,
-            () = what => true,
-            () = lost => false,
         }
     }
 }

@@ -24,20 +24,26 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::{Instrument, Span};
 
 use crate::caught::dropped;
+use crate::engine::Attempted;
 use crate::park::{Arrival, Arrived, Carried, Parked};
 use crate::registry::NoJob;
 use crate::run::{Failure, Work};
 use crate::runtime::{Direct, Ended, InRow, Permit, Pipeline, Running, Wait};
 use crate::take_over::{Entry, Shared};
-use crate::{Acker, Delivery, Outcome, Store, telemetry};
+use crate::{Acker, Delivery, Engine, Outcome, Store, telemetry};
 
 /// How a try has ended. The error is that of an earlier step than the last one: the delivery waits, or the worker drains.
 type Tried = Result<Ended, Ended>;
 
-impl<S: Store> Pipeline<S> {
+impl<S: Engine> Pipeline<S> {
     /// Tries to process one delivery, and settles or parks it; it is left to the broker if it is lost. `slots`: the permits of
     /// the connections that it may use, unless it has that of its lane.
-    async fn deliver<A: Acker>(&self, slots: Option<&Semaphore>, arrival: Arrival<A>, parked: &Sender<Parked<A>>) {
+    pub(crate) async fn deliver<A: Acker>(
+        &self,
+        slots: Option<&Semaphore>,
+        arrival: Arrival<A>,
+        parked: &Sender<Parked<A>>,
+    ) {
         let span = telemetry::span(self.system, &self.consumer, &arrival.delivery);
         // Pinned first, like other large futures: a wrapper would move the whole future.
         pin!(self.process(slots, arrival, parked)).instrument(span).await;
@@ -50,13 +56,9 @@ impl<S: Store> Pipeline<S> {
         let Arrived { delivery, acker, carried } = &mut *arrival;
         if !acker.is_live() {
             tracing::debug!("the delivery was lost; the broker redelivers it");
-            return;
+            return S::leave(self, carried).await;
         }
-        let (Ok(ended) | Err(ended)) = if self.routes.are_several(delivery) {
-            pin!(self.fan_out(slots, delivery, carried)).await
-        } else {
-            pin!(self.attempt(slots, delivery, carried)).await
-        };
+        let Attempted(Ok(ended) | Err(ended)) = pin!(S::attempt(self, slots, delivery, carried)).await;
         self.finish(arrival, ended, parked).await;
     }
 
@@ -95,7 +97,7 @@ impl<S: Store> Pipeline<S> {
                     }
                 }
             }
-            Ended::Stopped | Ended::Lost => return self.release(arrival.acker).await,
+            Ended::Stopped | Ended::Lost => return self.release(arrival).await,
             Ended::Broke(_) => {
                 // The message may have broken its connection, so it now runs from the inbox.
                 delivery.redelivered = true;
@@ -111,7 +113,7 @@ impl<S: Store> Pipeline<S> {
         }
         // A drain has closed the queue of those that wait.
         if let Err(closed) = parked.try_send(Parked { arrival, until }) {
-            self.release(closed.into_inner().arrival.acker).await;
+            self.release(closed.into_inner().arrival).await;
         }
     }
 
@@ -121,9 +123,23 @@ impl<S: Store> Pipeline<S> {
         carried.shares.iter().for_each(|(identity, outcome)| self.emit(identity, delivery, outcome));
     }
 
+    /// Waits for the lock of what runs directly, unless the worker drains: another worker can have the delivery before an
+    /// orphaned row of this one ends.
+    pub(crate) async fn direct(&self) -> Result<Direct, Ended> {
+        self.draining.run_until_cancelled(self.isolation_lock.direct()).await.ok_or(Ended::Stopped)
+    }
+
+    /// Waits for the permit of a connection, if there is a limit, unless the worker drains.
+    async fn enter<'a>(&self, slots: Option<&'a Semaphore>) -> Result<Option<SemaphorePermit<'a>>, Ended> {
+        let Some(slots) = slots else { return Ok(None) };
+        self.draining.run_until_cancelled(slots.acquire()).await.map(Result::ok).ok_or(Ended::Stopped)
+    }
+}
+
+impl<S: Store> Pipeline<S> {
     /// Tries to process a delivery that one handler takes. These are the steps, in their order; the database's answer decides the
     /// result.
-    async fn attempt(&self, slots: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Tried {
+    pub(crate) async fn attempt(&self, slots: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Tried {
         // Decode, key: never beside an orphaned row that has the process to itself. The code of a codec, a key or a fingerprint
         // may end the process as well, and the orphaned row would be blamed.
         let beside = self.direct().await?;
@@ -201,7 +217,7 @@ impl<S: Store> Pipeline<S> {
     ///
     /// If the codec of one of them has to prepare first, stores it for those whose keys are known, and leaves it to the
     /// preparation. Without its key there is no telling two messages apart, so it must not be stored for that one.
-    async fn fan_out(&self, slots: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Tried {
+    pub(crate) async fn fan_out(&self, slots: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Tried {
         let routes: Vec<_> = self.routes.routes_for(delivery).collect();
         let beside = self.direct().await?;
         let (mut entries, is_unprepared) = self.shares(delivery, &routes);
@@ -225,18 +241,6 @@ impl<S: Store> Pipeline<S> {
         }
         carried.shares = outcomes;
         Ok(Ended::Done(if is_new { Outcome::stored() } else { Outcome::Duplicate }))
-    }
-
-    /// Waits for the lock of what runs directly, unless the worker drains: another worker can have the delivery before an
-    /// orphaned row of this one ends.
-    async fn direct(&self) -> Result<Direct, Ended> {
-        self.draining.run_until_cancelled(self.isolation_lock.direct()).await.ok_or(Ended::Stopped)
-    }
-
-    /// Waits for the permit of a connection, if there is a limit, unless the worker drains.
-    async fn enter<'a>(&self, slots: Option<&'a Semaphore>) -> Result<Option<SemaphorePermit<'a>>, Ended> {
-        let Some(slots) = slots else { return Ok(None) };
-        self.draining.run_until_cancelled(slots.acquire()).await.map(Result::ok).ok_or(Ended::Stopped)
     }
 
     /// Whether a message is stored in the inbox before it runs: each one with `.inbox()`, and one whose handler makes an external

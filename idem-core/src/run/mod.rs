@@ -27,7 +27,7 @@ use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Running, Wait};
 use crate::store::{Identity, Row, StoreError};
 use crate::take_over::Classified;
-use crate::{Delivery, Store};
+use crate::{Delivery, Engine, Store};
 
 use transaction::Round;
 
@@ -41,7 +41,7 @@ type Indices = SmallVec<[usize; 1]>;
 type Found = SmallVec<[Classified; 1]>;
 
 /// A message that can run: its handler and its key are known. All that run together are deliveries, or all are rows.
-pub(crate) struct Work<'a, S: Store> {
+pub(crate) struct Work<'a, S: Engine> {
     /// Its index among the deliveries or rows that its caller has collected, in the order of their arrival.
     pub(crate) at: usize,
     pub(crate) delivery: &'a Delivery,

@@ -21,7 +21,7 @@ use crate::runtime::{Ended, Pipeline, Running, Wait};
 use crate::store::{ClaimState, HandlerMark, Identity, Row, StoreError, TxnState};
 use crate::take_over::{Classified, Entry};
 use crate::telemetry::Meters;
-use crate::{BoxError, Delivery, Store, telemetry};
+use crate::{BoxError, Delivery, Engine, Store, telemetry};
 
 use super::stage::Staged;
 use super::{Failure, Found, Indices, Work};
@@ -295,12 +295,19 @@ impl<S: Store> Pipeline<S> {
         span.record("idem.key", tracing::field::display(&identity.key));
         span
     }
+}
 
+impl<S: Engine> Pipeline<S> {
     /// Runs the handler under its timeout, starting now. Returns `None` if it was dropped before it had returned, because it was
     /// late or the worker stops. This is the only place where a panic of a handler is caught.
-    async fn handle(&self, route: &Route<S>, job: Box<dyn Job<S>>, txn: &mut S::Txn) -> Option<Result<(), BoxError>> {
+    pub(crate) async fn handle(
+        &self,
+        route: &Route<S>,
+        job: Box<dyn Job<S>>,
+        lent: &mut S::Lent,
+    ) -> Option<Result<(), BoxError>> {
         let outbox = job.outbox().cloned();
-        let mut run = job.run(txn);
+        let mut run = job.run(lent);
         // tokio limits how much a task does in one turn. A handler that never waits uses that up in each turn, and its timeout
         // would not even be looked at.
         let late = pin!(unconstrained(sleep(route.timeout)));

@@ -10,12 +10,12 @@ use crate::registry::{NoJob, Undeliverable};
 use crate::routes::{Route, Routes};
 use crate::run::Work;
 use crate::store::{Identity, Row};
-use crate::{Delivery, Key, Reason, Store, telemetry};
+use crate::{Delivery, Engine, Key, Reason, telemetry};
 
 use super::pipeline::Pipeline;
 use super::settings::Settings;
 
-impl<S: Store> Pipeline<S> {
+impl<S: Engine> Pipeline<S> {
     /// Checks the limits, decodes the message and computes the key: everything that can reject a delivery before a
     /// transaction starts. The caller has asked whether [several](crate::routes::Routes::are_several) handlers take the delivery,
     /// which then has to be stored for each of them: only the first one would be found here, and the others would miss it.
@@ -79,7 +79,7 @@ pub(crate) fn recognize(settings: &Settings, delivery: &mut Delivery) {
 }
 
 /// Checks whether the delivery can be accepted at all.
-pub(crate) fn limit<S: Store>(
+pub(crate) fn limit<S: Engine>(
     settings: &Settings,
     routes: &Routes<S>,
     delivery: &Delivery,

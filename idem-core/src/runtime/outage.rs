@@ -7,7 +7,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::store::StoreError;
-use crate::{BoxError, Store};
+use crate::{BoxError, Engine};
 
 use super::health::Health;
 use super::persist::{Rate, growing_waits, short};
@@ -122,18 +122,18 @@ impl Outage {
     ///
     /// If it had answered and refused its work, an answer to a ping proves nothing: it may have room for a small row but not for
     /// a message. So work goes on after a delay, and waits longer if it is refused again soon.
-    pub(crate) async fn watch<S: Store>(&self, store: &S) {
+    pub(crate) async fn watch<S: Engine>(&self, store: &S) {
         let (mut waits, mut ended) = (delays(), Instant::now());
         loop {
             tokio::select! {
                 () = self.began() => {}
-                () = self.doubt.notified() => match within(ANSWER, store.ping()).await {
+                () = self.doubt.notified() => match within(ANSWER, store.probe()).await {
                     Ok(()) => continue,
                     Err(error) => self.begins(Database::Away, &error),
                 },
             }
             let mut pings = short();
-            while let Err(fault) = store.ping().await {
+            while let Err(fault) = store.probe().await {
                 tracing::debug!(error = crate::error::text(&fault), "the database is still away");
                 tokio::time::sleep(pings.next().unwrap_or_default()).await;
             }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::Store;
 use crate::outbox::Unread;
 use crate::telemetry::{self, OUTBOX_COUNTED};
+use crate::{Engine, Store};
 
 use super::outage::within;
 use super::persist::jittered;
@@ -26,7 +26,7 @@ const COUNT: Duration = Duration::from_secs(30);
 /// After so many counts in a row that failed, consumption goes on: nobody knows whether the outbox is still full.
 const BLIND: u32 = 3;
 
-impl<S: Store> Pipeline<S> {
+impl<S: Engine> Pipeline<S> {
     /// Returns whether more messages wait to be published than the user permits.
     pub(crate) fn is_outbox_full(&self) -> bool {
         self.outbox.is_some() && *self.full_outbox.borrow()
@@ -40,7 +40,9 @@ impl<S: Store> Pipeline<S> {
             let _ = self.full_outbox.subscribe().wait_for(|now| *now == full).await;
         }
     }
+}
 
+impl<S: Store> Pipeline<S> {
     /// Watches the outbox, until the future is dropped: whether a relay of it is alive, and whether its backlog is longer
     /// than the user permits.
     pub(crate) async fn watch_outbox(&self) {

@@ -7,11 +7,12 @@ use tokio::sync::{Mutex, Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::inbox::ParkedRows;
+use crate::key_value::HeldLeases;
 use crate::routes::Routes;
 use crate::store::{HandlerId, OutboxId};
 use crate::telemetry::ConsumerMetrics;
 use crate::worker::Member;
-use crate::{Key, Lag, Source, Store};
+use crate::{Engine, Key, Lag, Source};
 
 use super::batch_throttle::BatchThrottle;
 use super::defect::Defect;
@@ -25,7 +26,7 @@ use super::prepare::Preparations;
 use super::settings::Settings;
 
 /// The state that all lanes of a worker share.
-pub(crate) struct Pipeline<S: Store> {
+pub(crate) struct Pipeline<S: Engine> {
     pub(crate) store: S,
     pub(crate) consumer: String,
     pub(crate) system: &'static str,
@@ -43,6 +44,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) isolation_lock: IsolationLock,
     /// The rows of the inbox that wait here for their run.
     pub(crate) leases: Leases,
+    /// The leases of messages in a key-value store.
+    pub(crate) held: HeldLeases,
     /// The rows of the inbox that wait here for something else.
     pub(crate) parked_rows: ParkedRows,
     /// The log lines about rows that are left to another version of the service.
@@ -82,7 +85,7 @@ pub(crate) struct Pipeline<S: Store> {
 /// Deliveries poll one after another, so many rows run before the last one of hundreds hears of any.
 const RAN: usize = 1024;
 
-impl<S: Store> Pipeline<S> {
+impl<S: Engine> Pipeline<S> {
     pub(crate) fn new(
         consumer: String,
         store: S,
@@ -93,7 +96,7 @@ impl<S: Store> Pipeline<S> {
         health: Health,
     ) -> Self {
         let unsettled = settings.unsettled().saturating_mul(source.queues().max(1));
-        let (roster, window) = (&store.facts().roster, source.replay_window());
+        let (roster, window) = (&store.about().roster, source.replay_window());
         let member = roster.join(("worker", &consumer), &settings.version, window, &health);
         Self {
             system: source.system(),
@@ -105,6 +108,7 @@ impl<S: Store> Pipeline<S> {
             throttle: BatchThrottle::new(settings.batch),
             isolation_lock: settings.isolation_lock.clone(),
             leases: Leases::default(),
+            held: HeldLeases::default(),
             parked_rows: ParkedRows::default(),
             left_to_callers: Rate::default(),
             late_calls: Rate::default(),

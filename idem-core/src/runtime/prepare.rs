@@ -13,7 +13,7 @@ use crate::caught::dropped;
 use crate::registry::NoJob;
 use crate::routes::Route;
 use crate::store::{HandlerId, Row};
-use crate::{BoxError, Delivery, PrepareError, Store};
+use crate::{BoxError, Delivery, Engine, PrepareError};
 
 use super::persist::{park_delay, refused_wait};
 use super::pipeline::Pipeline;
@@ -77,7 +77,7 @@ impl Preparations {
     }
 }
 
-impl<S: Store> Pipeline<S> {
+impl<S: Engine> Pipeline<S> {
     /// Returns the first of these handlers whose codec has to prepare for the delivery. This decodes beside no orphaned row that has
     /// the process to itself; the caller must not hold that permit, or an orphaned row that waits would block both.
     pub(crate) async fn unprepared<'a>(&self, routes: &[&'a Route<S>], delivery: &Delivery) -> Option<&'a Route<S>> {

@@ -29,7 +29,8 @@ pub(crate) struct Settings {
     pub(crate) inbox: bool,
     pub(crate) handler_timeout: Duration,
     pub(crate) prepare_timeout: Duration,
-    pub(crate) retry: RetryPolicy,
+    /// If `None`, the default depends on the engine.
+    pub(crate) retry: Option<RetryPolicy>,
     pub(crate) max_payload: usize,
     pub(crate) lease: Duration,
     pub(crate) poll: Duration,
@@ -64,7 +65,7 @@ impl Default for Settings {
             inbox: false,
             handler_timeout: Duration::from_secs(30),
             prepare_timeout: Duration::from_secs(10),
-            retry: RetryPolicy::default(),
+            retry: None,
             max_payload: 1024 * 1024,
             lease: Duration::from_secs(10),
             poll: Duration::from_secs(1),

@@ -12,9 +12,10 @@ use tokio::time::timeout;
 use tracing::Span;
 
 use crate::panic_text::panic_text;
+use crate::park::Arrival;
 use crate::store::Identity;
 use crate::worker::Counted;
-use crate::{Acker, BoxError, Delivery, DeliveryOrder, Observed, Outcome, Settled, Store, telemetry};
+use crate::{Acker, BoxError, Delivery, DeliveryOrder, Engine, Observed, Outcome, Settled, telemetry};
 
 use super::pipeline::Pipeline;
 
@@ -30,7 +31,7 @@ async fn in_time(answer: impl Future<Output = Result<Settled, BoxError>>) -> Res
     timeout(ANSWER, answer).await.unwrap_or_else(|_| Err("the broker has not answered within 10 seconds".into()))
 }
 
-impl<S: Store> Pipeline<S> {
+impl<S: Engine> Pipeline<S> {
     /// Acks the delivery. The database has answered, so nothing depends on whether the ack arrives.
     pub(crate) async fn settle<A: Acker>(&self, acker: A) {
         match in_time(acker.ack()).await {
@@ -48,7 +49,13 @@ impl<S: Store> Pipeline<S> {
 
     /// Releases a delivery, unless it is lost. With an order, this is left to closing the source, which gives all deliveries
     /// back at once: the next delivery of the order may go to another consumer as soon as this one is released.
-    pub(crate) async fn release<A: Acker>(&self, acker: A) {
+    pub(crate) async fn release<A: Acker>(&self, mut arrival: Arrival<A>) {
+        S::leave(self, &mut arrival.carried).await;
+        self.release_unheld(arrival.acker).await;
+    }
+
+    /// Does the same with a delivery that holds nothing.
+    pub(crate) async fn release_unheld<A: Acker>(&self, acker: A) {
         if self.settings.order != DeliveryOrder::None || !acker.is_live() {
             return;
         }
@@ -59,9 +66,11 @@ impl<S: Store> Pipeline<S> {
 
     /// Returns the command that explains a message, if it has a handler and a key.
     pub(crate) fn why(&self, identity: &Identity) -> Option<String> {
+        // The command knows SQL stores only.
+        let identity = Some(identity).filter(|_| S::STORES)?;
         let (route, key) = (self.routes.get(identity.handler)?, identity.known_key()?);
         let handler = format!("{}/{}", self.consumer, route.handler.facts().name);
-        Some(self.store.facts().command(&["why"], &[&handler, &key.to_string()]))
+        Some(self.store.about().command(&["why"], &[&handler, &key.to_string()]))
     }
 
     /// Reports the outcome of a message for one handler, or for nobody, to the metrics, the log and the observer.

@@ -44,6 +44,8 @@ pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
+use crate::Engine;
+
 pub use crate::outbox::Notifier;
 pub use crate::worker::Roster;
 pub use call_keys::next_provider_key;
@@ -98,7 +100,10 @@ pub use transactions::Transactions;
 ///     Ok(Operator::new(store).consumer(consumer).list(&Filter::new(), Page::new(1000)).await?.rows.len())
 /// }
 /// ```
-pub trait Store: Transactions + InboxRows + OutboxRows + Consumers {}
+pub trait Store:
+    Transactions + InboxRows + OutboxRows + Consumers + Engine<Lent = <Self as Transactions>::Txn>
+{
+}
 
 impl<S: Transactions + InboxRows + OutboxRows + Consumers> Store for S {}
 
@@ -120,10 +125,16 @@ impl<S: Transactions + InboxRows + OutboxRows + Consumers> Store for S {}
 /// ```
 #[diagnostic::on_unimplemented(
     message = "this handler takes `&mut {C}`, which the store `{Self}` does not have",
-    note = "`Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`"
+    note = "`Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has \
+            `&mut RedisWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as \
+            `&mut BestEffort`"
 )]
-pub trait HasConnection<C>: Store {
+pub trait HasConnection<C>: Engine {
+    /// Whether what a handler does through it is only deduplicated, and not applied together with the completion.
+    #[doc(hidden)]
+    const BEST_EFFORT: bool = false;
+
     /// Returns the connection of the transaction. A nested transaction that a handler begins on it is a savepoint: a driver that
     /// counts transactions, as sqlx does, has to count that of idem.
-    fn connection(txn: &mut Self::Txn) -> &mut C;
+    fn connection(lent: &mut Self::Lent) -> &mut C;
 }

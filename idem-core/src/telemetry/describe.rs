@@ -3,9 +3,13 @@
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
-const COUNTERS: [(&str, &str); 5] = [
+const COUNTERS: [(&str, &str); 6] = [
     ("idem_deliveries_total", "Deliveries and runs from the inbox, by their outcome"),
     ("idem_stale_acks_total", "Acks that no longer reached the broker, which delivers those messages again"),
+    (
+        "idem_lost_leases_total",
+        "Leases of a key-value store that ended while the handler ran: its writes were refused, its effects elsewhere may repeat",
+    ),
     ("idem_outbox_published_total", "Messages of the outbox that the broker has confirmed"),
     (
         "idem_outbox_rejected_total",

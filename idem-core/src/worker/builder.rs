@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::registry::{Bound, Registered};
 use crate::runtime::{Health, Settings};
-use crate::{Codec, Extract, Handler, HandlerCodec, HandlerOptions, HasConnection, Json, Source, Store};
+use crate::{Codec, Engine, Extract, Handler, HandlerCodec, HandlerOptions, HasConnection, Json, Source};
 
 /// Consumes one source under one consumer name and runs its handlers.
 ///
@@ -67,7 +67,7 @@ pub enum NoHandlers {}
 #[derive(Debug)]
 pub enum WithHandlers {}
 
-impl<S: Store, Src: Source> Worker<S, Src> {
+impl<S: Engine, Src: Source> Worker<S, Src> {
     /// Returns a worker of this consumer. The name is part of every claim, like the name of a durable consumer or a
     /// consumer group: under another name, all messages are new.
     ///
@@ -93,7 +93,7 @@ impl<S: Store, Src: Source> Worker<S, Src> {
     }
 }
 
-impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
+impl<S: Engine, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
     /// Sets the state, which handlers extract as [`State`](crate::State).
     ///
     /// ```
@@ -114,7 +114,7 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
     }
 }
 
-impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
+impl<S: Engine, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Returns its name, its handlers and its settings, by which a request stages local messages.
     pub(crate) fn for_local_messages(&self) -> (String, Vec<Arc<dyn Registered<S>>>, Settings) {
         let Parts { consumer, handlers, settings, .. } = &self.parts;

@@ -22,8 +22,10 @@ mod shutdown;
 mod workers;
 
 pub use builder::{NoHandlers, WithHandlers, Worker};
+pub use register::Registration;
 pub(crate) use register::register as register_handlers;
 pub use roster::Roster;
 pub(crate) use roster::{Counted, Member, Waiting};
+pub(crate) use run::{Queues, spawn, spawn_of_store};
 pub use shutdown::shutdown_signal;
 pub use workers::Workers;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::routes::RouteBy;
 use crate::runtime::{IsolationLock, Settings};
-use crate::{DeliveryOrder, Observed, RetryPolicy, Source, Store, Worker};
+use crate::{DeliveryOrder, Engine, Observed, RetryPolicy, Source, Worker};
 
-impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
+impl<S: Engine, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     fn set(mut self, set: impl FnOnce(&mut Settings)) -> Self {
         set(&mut self.parts.settings);
         self
@@ -339,7 +339,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Sets when and how often a message whose handler failed runs again; 5 attempts by default. A handler
     /// may have its own policy, [`HandlerOptions::retry`](crate::HandlerOptions::retry).
     pub fn retry(self, policy: RetryPolicy) -> Self {
-        self.set(|settings| settings.retry = policy)
+        self.set(|settings| settings.retry = Some(policy))
     }
 
     /// Sets the maximum payload size in bytes; 1 MiB by default. A larger payload is never decoded; it is kept whole as

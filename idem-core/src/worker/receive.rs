@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::error::{chain, text};
 use crate::park::{Arrival, Arrived, Carried, Parked};
 use crate::runtime::{Health, Pipeline, Wait, growing_waits};
-use crate::{DeliveryOrder, Error, Source, Store, SubscribeOptions};
+use crate::{DeliveryOrder, Engine, Error, Source, SubscribeOptions};
 
 /// How long closing a subscription may take before it is left to the broker.
 pub(super) const CLOSE: Duration = Duration::from_secs(5);
@@ -18,7 +18,7 @@ pub(super) const CLOSE: Duration = Duration::from_secs(5);
 /// Passes deliveries to the lanes until the worker drains. If the source fails, it is reopened, with unlimited retries:
 /// a lost broker never ends a worker, it only makes it unready. If the database is unavailable for long, or consumption
 /// is paused for long, the source is closed until that is over, so that no deliveries are held meanwhile.
-pub(super) async fn run<S: Store, Src: Source>(
+pub(super) async fn run<S: Engine, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     options: &SubscribeOptions,
@@ -112,7 +112,7 @@ impl<A> Arrivals<A> {
 
 /// Takes deliveries until the source fails. Takes none while the database is unavailable, consumption is paused, or the
 /// outbox is full.
-async fn forward<S: Store, Src: Source>(
+async fn forward<S: Engine, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     to: &Arrivals<Src::Acker>,
@@ -179,7 +179,7 @@ const SAME: Duration = Duration::from_secs(10);
 /// the broker lets a delivery stay unsettled. Returns the reason. Held deliveries should then be released: the broker
 /// would take them back again and again, or other workers, which can handle them, would get nothing of them. Never
 /// completes if the broker has no such limit. Cancel safe.
-async fn too_long<S: Store>(pipeline: &Pipeline<S>, limit: Option<Duration>) -> &'static str {
+async fn too_long<S: Engine>(pipeline: &Pipeline<S>, limit: Option<Duration>) -> &'static str {
     let (outage, health) = (&pipeline.outage, &pipeline.health);
     let Some(long) = limit.map(|limit| limit / 4) else { return std::future::pending().await };
     tokio::select! {
@@ -190,7 +190,7 @@ async fn too_long<S: Store>(pipeline: &Pipeline<S>, limit: Option<Duration>) -> 
 }
 
 /// Waits until the worker can take deliveries again. Cancel safe.
-async fn can_go_on<S: Store>(pipeline: &Pipeline<S>) {
+async fn can_go_on<S: Engine>(pipeline: &Pipeline<S>) {
     pipeline.outage.over().await;
     pipeline.health.resumed().await;
     pipeline.outbox_full(false).await;

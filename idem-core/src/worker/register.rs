@@ -13,15 +13,16 @@ use crate::routes::{Route, RouteCall, Routes};
 use crate::runtime::Settings;
 use crate::store::{HandlerId, HandlerMark, KnownHandler, OutboxId, Remedies, SEEN_RECENTLY, StoreError};
 use crate::telemetry::Meters;
-use crate::{Error, Store};
+use crate::{Engine, Error, Store};
 
 /// The handlers of a worker, registered.
-pub(crate) struct Registration<S: Store> {
+#[allow(missing_debug_implementations, reason = "nobody else can have one")]
+pub struct Registration<S: Engine> {
     pub(crate) routes: Routes<S>,
     /// Whether this consumer has handled any message before, under any of its handlers.
-    pub(super) has_history: bool,
+    pub(crate) has_history: bool,
     /// The outbox of the consumer, if a handler stages messages.
-    pub(super) outbox: Option<OutboxId>,
+    pub(crate) outbox: Option<OutboxId>,
 }
 
 /// Registers the handlers and records that a worker has them. Warns if one of them may be another one under a new name.
@@ -96,7 +97,7 @@ fn route<S: Store>(
         retention: of.and_then(|known| known.retention),
         meters: Meters::new(consumer, facts.name),
         timeout: facts.limits.timeout.unwrap_or(settings.handler_timeout),
-        retry: facts.limits.retry.unwrap_or(settings.retry),
+        retry: facts.limits.retry.or(settings.retry).unwrap_or_default(),
         is_unclaimed: facts.is_natural && settings.is_unordered(),
         is_local_only: facts.limits.is_local_only,
         external,

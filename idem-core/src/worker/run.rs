@@ -6,27 +6,27 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_channel::{Receiver, unbounded};
+use async_channel::{Receiver, Sender, unbounded};
 use futures_util::future::join_all;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::park::{self, Arrival};
+use crate::park::{self, Arrival, Parked};
 use crate::process::lane;
 use crate::registry::Facts;
 use crate::runtime::Pipeline;
 use crate::store::ConnectionShare;
-use crate::{Acker, Error, Source, Store, SubscribeOptions, Worker, age, telemetry};
+use crate::{Acker, Engine, Error, Source, Store, SubscribeOptions, Worker, age, telemetry};
 
 use super::builder::{HasHandlers, Parts};
 use super::receive::{self, Arrivals, CLOSE};
-use super::register::{self, Registration};
+use super::register::Registration;
 use super::{fitness, housekeeping};
 
 /// How long cancelled work may take to end after the shutdown timeout.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
+impl<S: Engine, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Runs until `shutdown` completes, and then drains: it starts no new delivery, releases deliveries that it holds,
     /// and waits up to [`shutdown_timeout`](Self::shutdown_timeout) for those that run.
     ///
@@ -65,16 +65,16 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
 }
 
 /// Checks, registers, subscribes, and spawns the tasks. Returns `None` if `shutdown` came first.
-async fn start<S: Store, Src: Source>(
+async fn start<S: Engine, Src: Source>(
     mut parts: Parts<S, Src>,
     shutdown: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<Option<Tasks<S, Src>>, Error> {
     let handlers: Vec<&Facts> = parts.handlers.iter().map(|handler| handler.facts()).collect();
     parts.settings.check(&parts.consumer)?;
     fitness::check(&handlers, &parts.source, &parts.settings)?;
-    let connections = parts.store.facts().connections.add(parts.settings.connections());
+    let connections = parts.store.about().connections.add(parts.settings.connections());
     let Registration { routes, has_history, outbox } =
-        register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
+        parts.store.register_handlers(&parts.consumer, &parts.handlers, &parts.settings).await?;
     let limit = |deliveries: usize| u16::try_from(deliveries).unwrap_or(u16::MAX);
     let options = SubscribeOptions {
         consumer: parts.consumer.clone(),
@@ -105,7 +105,7 @@ async fn start<S: Store, Src: Source>(
 }
 
 /// Logs the worker's settings, for later readers of the log.
-fn log_start<S: Store, Src: Source>(parts: &Parts<S, Src>) {
+fn log_start<S: Engine, Src: Source>(parts: &Parts<S, Src>) {
     let Parts { consumer, store, source, handlers, settings, .. } = parts;
     let handlers: Vec<&str> = handlers.iter().map(|handler| handler.facts().name).collect();
     tracing::info!(
@@ -113,7 +113,7 @@ fn log_start<S: Store, Src: Source>(parts: &Parts<S, Src>) {
         ?handlers,
         source = source.name(),
         broker = source.system(),
-        store = store.facts().name,
+        store = store.about().name,
         concurrency = settings.concurrency,
         prefetch = settings.unsettled(),
         inbox_concurrency = settings.inbox_concurrency(),
@@ -136,7 +136,7 @@ fn log_start<S: Store, Src: Source>(parts: &Parts<S, Src>) {
 
 /// Logs the connections that the worker can use, and the sum of those of all workers of the store, if it has fewer. By now all
 /// workers of a group have their shares, so each of them has the sum of all.
-fn log_connections<S: Store, Src>(Parts { consumer, settings, .. }: &Parts<S, Src>, connections: &ConnectionShare) {
+fn log_connections<S: Engine, Src>(Parts { consumer, settings, .. }: &Parts<S, Src>, connections: &ConnectionShare) {
     let Some(wanted) = connections.wanted() else { return };
     let (own, direct, inbox) = (settings.connections(), settings.direct(), settings.inbox_concurrency());
     let others = own - direct - inbox;
@@ -149,7 +149,7 @@ fn log_connections<S: Store, Src>(Parts { consumer, settings, .. }: &Parts<S, Sr
 }
 
 /// A running worker. Dropping it ends all of its tasks.
-struct Tasks<S: Store, Src: Source> {
+struct Tasks<S: Engine, Src: Source> {
     pipeline: Arc<Pipeline<S>>,
     queues: Arc<Arrivals<Src::Acker>>,
     /// What waits for a lane, or to be stored.
@@ -162,7 +162,7 @@ struct Tasks<S: Store, Src: Source> {
     _connections: ConnectionShare,
 }
 
-impl<S: Store, Src: Source> Tasks<S, Src> {
+impl<S: Engine, Src: Source> Tasks<S, Src> {
     fn spawn(
         pipeline: Arc<Pipeline<S>>,
         mut source: Src,
@@ -170,28 +170,21 @@ impl<S: Store, Src: Source> Tasks<S, Src> {
         connections: ConnectionShare,
     ) -> Self {
         let settings = &pipeline.settings;
-        let stores_beside_lanes = !settings.inbox && settings.is_unordered();
+        let stores_beside_lanes = S::STORES && !settings.inbox && settings.is_unordered();
         let (to_lanes, lanes) = unbounded();
         // With an order, the waiting deliveries store themselves.
         let (to_store, stored) = if stores_beside_lanes { unbounded() } else { (to_lanes.clone(), lanes.clone()) };
         let (to_park, parked) = unbounded();
         let queues = Arc::new(Arrivals { lanes: to_lanes, parked: to_park, to_store });
         let waiting = [lanes.clone(), stored.clone()];
-        let mut working = JoinSet::new();
-        if settings.inbox || stores_beside_lanes {
-            let to_park = queues.parked.clone();
-            spawn(&mut working, &pipeline, "storing", |at| lane::store_batches(at, stored, to_park));
-        }
-        if !settings.inbox {
-            for _ in 0..settings.concurrency {
-                working.spawn(lane::run(pipeline.clone(), lanes.clone(), queues.parked.clone()));
-            }
-        }
+        let (mut working, mut beside) = (JoinSet::new(), JoinSet::new());
+        let to_work = Queues { lanes, stored: stores_beside_lanes.then_some(stored), parked: queues.parked.clone() };
+        S::spawn(&pipeline, to_work, &mut working, &mut beside);
         let to_all = queues.clone();
         spawn(&mut working, &pipeline, "parked", |at| park::run(at, parked, move |arrival| to_all.pass(arrival)));
-        spawn(&mut working, &pipeline, "inbox", crate::inbox::run);
-        spawn(&mut working, &pipeline, "calls", crate::call::run);
-        let beside = spawn_background(&pipeline);
+        spawn(&mut beside, &pipeline, "watch of the database", |at| async move { at.outage.watch(&at.store).await });
+        let of = pipeline.lag.subscribe();
+        spawn(&mut beside, &pipeline, "lag", |at| async move { housekeeping::source_lag(&at.consumer, of).await });
         let (mut receiving, at, to) = (JoinSet::new(), pipeline.clone(), queues.clone());
         // In a spawned task, because `main` runs on a thread outside the runtime's worker threads: waking that thread for each
         // delivery took about 40 microseconds of CPU time.
@@ -203,25 +196,47 @@ impl<S: Store, Src: Source> Tasks<S, Src> {
     }
 }
 
-/// Spawns the background tasks, which run until the worker ends.
-fn spawn_background<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
-    let mut beside = JoinSet::new();
-    spawn(&mut beside, pipeline, "watch of the database", |at| async move { at.outage.watch(&at.store).await });
-    spawn(&mut beside, pipeline, "gauges", |at| async move { housekeeping::stats(&at).await });
-    let of = pipeline.lag.subscribe();
-    spawn(&mut beside, pipeline, "lag", |at| async move { housekeeping::source_lag(&at.consumer, of).await });
-    spawn(&mut beside, pipeline, "pruning", |at| async move { housekeeping::prune(&at).await });
-    spawn(&mut beside, pipeline, "signs of life", |at| async move { housekeeping::record_seen(&at).await });
-    spawn(&mut beside, pipeline, "roster", |at| async move { housekeeping::beats(&at).await });
-    spawn(&mut beside, pipeline, "messages of requests", |at| async move { housekeeping::handed_over(&at).await });
-    if pipeline.outbox.is_some() {
-        spawn(&mut beside, pipeline, "watch of the outbox", |at| async move { at.watch_outbox().await });
+/// What the tasks of an engine process.
+pub(crate) struct Queues<A> {
+    /// What can run.
+    pub(crate) lanes: Receiver<Arrival<A>>,
+    /// What is stored, if that has a queue of its own.
+    pub(crate) stored: Option<Receiver<Arrival<A>>>,
+    /// Where what cannot run now is put.
+    pub(crate) parked: Sender<Parked<A>>,
+}
+
+/// Spawns the tasks of a worker with a SQL store: the lanes, the inbox, and those in the background.
+pub(crate) fn spawn_of_store<S: Store, A: Acker>(
+    pipeline: &Arc<Pipeline<S>>,
+    queues: Queues<A>,
+    working: &mut JoinSet<()>,
+    beside: &mut JoinSet<()>,
+) {
+    let (settings, Queues { lanes, stored, parked }) = (&pipeline.settings, queues);
+    if let Some(stored) = stored.or_else(|| settings.inbox.then(|| lanes.clone())) {
+        let parked = parked.clone();
+        spawn(working, pipeline, "storing", |at| lane::store_batches(at, stored, parked));
     }
-    beside
+    if !settings.inbox {
+        for _ in 0..settings.concurrency {
+            working.spawn(lane::run(pipeline.clone(), lanes.clone(), parked.clone()));
+        }
+    }
+    spawn(working, pipeline, "inbox", crate::inbox::run);
+    spawn(working, pipeline, "calls", crate::call::run);
+    spawn(beside, pipeline, "gauges", |at| async move { housekeeping::stats(&at).await });
+    spawn(beside, pipeline, "pruning", |at| async move { housekeeping::prune(&at).await });
+    spawn(beside, pipeline, "signs of life", |at| async move { housekeeping::record_seen(&at).await });
+    spawn(beside, pipeline, "roster", |at| async move { housekeeping::beats(&at).await });
+    spawn(beside, pipeline, "messages of requests", |at| async move { housekeeping::handed_over(&at).await });
+    if pipeline.outbox.is_some() {
+        spawn(beside, pipeline, "watch of the outbox", |at| async move { at.watch_outbox().await });
+    }
 }
 
 /// Spawns a task. A panic in it drains the worker.
-fn spawn<S: Store, W: Future<Output = ()> + Send + 'static>(
+pub(crate) fn spawn<S: Engine, W: Future<Output = ()> + Send + 'static>(
     tasks: &mut JoinSet<()>,
     pipeline: &Arc<Pipeline<S>>,
     name: &'static str,
@@ -232,7 +247,7 @@ fn spawn<S: Store, W: Future<Output = ()> + Send + 'static>(
 }
 
 /// Drains a worker. `early` is the result of the receiving task, if it has already ended.
-async fn drain<S: Store, Src: Source>(
+async fn drain<S: Engine, Src: Source>(
     mut tasks: Tasks<S, Src>,
     early: Option<Result<Src, JoinError>>,
 ) -> Result<(), Error> {
@@ -260,7 +275,7 @@ async fn drain<S: Store, Src: Source>(
 /// Ends the subscription, and releases the deliveries that wait for a lane, or to be stored, so that another worker has them while
 /// handlers of this one still run and are settled. With an order, closing the source releases everything at once instead: if
 /// the subscription ended while this worker still held deliveries, the next consumer would continue behind them.
-async fn release_waiting<S: Store, Src: Source>(
+async fn release_waiting<S: Engine, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     queues: &[Receiver<Arrival<Src::Acker>>],
@@ -271,14 +286,13 @@ async fn release_waiting<S: Store, Src: Source>(
         tracing::warn!(consumer = pipeline.consumer, "the subscription was not ended in time");
     }
     let waiting = queues.iter().flat_map(|queue| iter::from_fn(move || queue.try_recv().ok()));
-    let live = waiting.filter(|arrival| arrival.acker.is_live());
-    let released = join_all(live.map(|arrival| pipeline.release(arrival.acker)));
+    let released = join_all(waiting.map(|arrival| pipeline.release(arrival)));
     // Deliveries that are not released in time go back when the source is closed, or when the broker has waited for long enough.
     let _ = timeout_at(end, pipeline.defect.task("release of deliveries", released)).await;
 }
 
 /// Waits until running work has finished; cancels it at `end`.
-async fn finish<S: Store>(pipeline: &Pipeline<S>, working: &mut JoinSet<()>, end: Instant) {
+async fn finish<S: Engine>(pipeline: &Pipeline<S>, working: &mut JoinSet<()>, end: Instant) {
     if timeout_at(end, all(working)).await.is_ok() {
         return;
     }

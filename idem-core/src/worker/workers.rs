@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Error, Health, Relay, Sink, Source, Store, Worker};
+use crate::{Engine, Error, Health, Relay, Sink, Source, Store, Worker};
 
 use super::builder::HasHandlers;
 
@@ -60,7 +60,7 @@ impl Workers {
 
     /// Adds a worker, which has all its handlers.
     #[allow(clippy::should_implement_trait, reason = "a worker is added, not a number")]
-    pub fn add<S: Store, Src: Source, St, C, Stage>(mut self, worker: Worker<S, Src, St, C, Stage>) -> Self
+    pub fn add<S: Engine, Src: Source, St, C, Stage>(mut self, worker: Worker<S, Src, St, C, Stage>) -> Self
     where
         St: Send + Sync + 'static,
         C: Send + Sync + 'static,

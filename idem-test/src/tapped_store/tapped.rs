@@ -154,7 +154,7 @@ pub struct TappedTxn<X, T> {
 
 /// Returns the transaction itself, because [`Over`](super::Over) needs the tap that comes with it.
 impl<S: Store, T: StoreTap> HasConnection<TappedTxn<S::Txn, T>> for TappedStore<S, T> {
-    fn connection(txn: &mut Self::Txn) -> &mut TappedTxn<S::Txn, T> {
+    fn connection(txn: &mut TappedTxn<S::Txn, T>) -> &mut TappedTxn<S::Txn, T> {
         txn
     }
 }

@@ -1,0 +1,160 @@
+//! The steps as scripts. Redis runs each as a whole, and writes either all of its effects to its log or none.
+
+use std::sync::LazyLock;
+
+use redis::Script;
+
+/// The code of the error about a key that is no record of idem.
+pub(crate) const FOREIGN: &str = "IDEMFOREIGN";
+
+/// What all steps share. The time is that of Redis. A record is a hash; of anything else nothing is changed.
+const PRELUDE: &str = r"
+local function now()
+    local time = redis.call('TIME')
+    return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local KNOWN = { running = true, done = true, half = true, dead = true }
+local function read(key)
+    local kind = redis.call('TYPE', key).ok
+    if kind == 'none' then return {} end
+    if kind ~= 'hash' then return nil, 'a ' .. kind end
+    local found = redis.call('HMGET', key, 'state', 'fingerprint', 'token', 'until', 'starts', 'at', 'letter')
+    if not KNOWN[found[1]] then return nil, 'a hash with another state' end
+    return {
+        state = found[1], fingerprint = found[2] or '', token = found[3] or '', ends = tonumber(found[4] or 0),
+        starts = tonumber(found[5] or 0), at = tonumber(found[6] or 0), letter = found[7] or '',
+    }
+end
+local function foreign(what)
+    return redis.error_reply('IDEMFOREIGN under the name of a record is ' .. what .. ', which another program or version has written')
+end
+local key = KEYS[1]
+local record, odd = read(key)
+if not record then return foreign(odd) end
+";
+
+/// Arguments: token, fingerprint, lease, retention.
+const ACQUIRE: &str = r"
+local token, time = ARGV[1], now()
+if record.state == 'done' or record.state == 'dead' then
+    return { 'done', record.fingerprint, math.max(time - record.at, 0) }
+end
+if record.state == 'half' then
+    redis.call('HSET', key, 'token', token)
+    return { 'half', record.letter }
+end
+local starts = record.starts or 0
+if record.state and record.token ~= token and record.ends > time then
+    return { 'busy', record.ends - time }
+end
+if not record.state or record.token ~= token then starts = starts + 1 end
+redis.call('HSET', key, 'state', 'running', 'fingerprint', ARGV[2], 'token', token, 'until', time + ARGV[3], 'starts', starts)
+redis.call('PEXPIRE', key, ARGV[4])
+return { 'new', starts, time }
+";
+
+/// Arguments: token, lease. The record must not end before a run that takes longer than the retention.
+const RENEW: &str = r"
+if record.state ~= 'running' or record.token ~= ARGV[1] then return 0 end
+redis.call('HSET', key, 'until', now() + ARGV[2])
+if redis.call('PTTL', key) < 2 * ARGV[2] then redis.call('PEXPIRE', key, 2 * ARGV[2]) end
+return 1
+";
+
+/// Arguments: token.
+const RELEASE: &str = r"
+if record.state ~= 'running' or record.token ~= ARGV[1] then return 0 end
+if record.starts <= 1 then
+    redis.call('DEL', key)
+else
+    redis.call('HSET', key, 'token', '', 'until', 0, 'starts', record.starts - 1)
+end
+return 1
+";
+
+/// Arguments: token, retention, and for each command the type that its key must have, its length, and itself.
+///
+/// The types are checked before anything is written. The completion is written first, so that a server without memory refuses it
+/// before any write. If the first command fails, nothing of the handler is written, and the message is running again.
+const COMPLETE: &str = r"
+local token = ARGV[1]
+if record.token ~= token then return { 'lost' } end
+if record.state == 'done' then return { 'yes' } end
+if record.state == 'half' then return { 'half', record.letter } end
+if record.state ~= 'running' then return { 'lost' } end
+local commands, at = {}, 3
+while at <= #ARGV do
+    local kind, length = ARGV[at], tonumber(ARGV[at + 1])
+    local command = { unpack(ARGV, at + 2, at + 1 + length) }
+    local found = redis.call('TYPE', command[2]).ok
+    if kind ~= '' and found ~= 'none' and found ~= kind then
+        return { 'refused', command[1] .. ' needs a ' .. kind .. ', and the key ' .. command[2] .. ' has a ' .. found }
+    end
+    commands[#commands + 1] = command
+    at = at + 2 + length
+end
+redis.call('HSET', key, 'state', 'done', 'at', now())
+redis.call('PEXPIRE', key, ARGV[2])
+for number, command in ipairs(commands) do
+    local answer = redis.pcall(unpack(command))
+    if type(answer) == 'table' and answer.err then
+        local why = command[1] .. ' of the key ' .. command[2] .. ' failed: ' .. answer.err
+        if number == 1 then
+            redis.call('HSET', key, 'state', 'running')
+            return { 'refused', why }
+        end
+        redis.call('HSET', key, 'state', 'half', 'letter', why)
+        redis.call('PERSIST', key)
+        return { 'half', why }
+    end
+end
+redis.call('HDEL', key, 'until', 'starts')
+return { 'yes' }
+";
+
+/// Keys: the record, the set of dead ones. Arguments: token, letter.
+const BURY: &str = r"
+if record.token ~= ARGV[1] or record.state == 'done' or not record.state then return 0 end
+if record.state == 'dead' then return 1 end
+redis.call('SADD', KEYS[2], key)
+redis.call('HSET', key, 'state', 'dead', 'at', now(), 'letter', ARGV[2])
+redis.call('HDEL', key, 'until', 'starts')
+redis.call('PERSIST', key)
+return 1
+";
+
+/// Keys: the record, the set of dead ones. Arguments: `replay` or `discard`, retention.
+const RESOLVE: &str = r"
+if record.state ~= 'dead' then return 0 end
+redis.call('SREM', KEYS[2], key)
+if ARGV[1] == 'replay' then
+    redis.call('DEL', key)
+else
+    redis.call('HSET', key, 'state', 'done', 'at', now())
+    redis.call('HDEL', key, 'letter')
+    redis.call('PEXPIRE', key, ARGV[2])
+end
+return 1
+";
+
+/// The steps, each with the hash of its text.
+pub(crate) struct Scripts {
+    pub(crate) acquire: Script,
+    pub(crate) renew: Script,
+    pub(crate) release: Script,
+    pub(crate) complete: Script,
+    pub(crate) bury: Script,
+    pub(crate) resolve: Script,
+}
+
+pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
+    let script = |step: &str| Script::new(&format!("{PRELUDE}{step}"));
+    Scripts {
+        acquire: script(ACQUIRE),
+        renew: script(RENEW),
+        release: script(RELEASE),
+        complete: script(COMPLETE),
+        bury: script(BURY),
+        resolve: script(RESOLVE),
+    }
+});
