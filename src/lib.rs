@@ -12,9 +12,9 @@ pub mod outbox;
 pub mod prelude;
 
 pub use idem_core::{
-    Batch, BoxError, Delivery, DeliveryOrder, Error, Fingerprint, Handler, Headers, Health, Key, KeyPart, Observed,
-    Outcome, Reason, Relay, RetryPolicy, Source, State, Store, Worker, Workers, operator, permanent, retry_after,
-    shutdown_signal, store,
+    Batch, BoxError, Delivery, DeliveryOrder, Engine, Error, Fingerprint, Handler, Headers, Health, Key, KeyPart,
+    Observed, Outcome, Reason, Relay, RetryPolicy, Source, State, Store, Worker, Workers, key_value, operator,
+    permanent, retry_after, shutdown_signal, store,
 };
 pub use idem_macros::{KeyPart, idempotent};
 
@@ -37,6 +37,9 @@ pub use idem_page as page;
 #[cfg(feature = "rabbitmq")]
 #[doc(inline)]
 pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};
+#[cfg(feature = "redis")]
+#[doc(inline)]
+pub use idem_redis::{self as redis, Redis};
 
 #[doc(hidden)]
 pub use idem_core::{__private, IsolationLock};

@@ -58,6 +58,14 @@ missing!(
     "switch it on in Cargo.toml: `idem = {{ package = \"idem-rs\", .., features = [\"nats\"] }}`"
 );
 missing!(
+    Redis,
+    redis,
+    "redis",
+    "`Redis` needs the feature `redis` of idem",
+    "the feature `redis` is off",
+    "switch it on in Cargo.toml: `idem = {{ package = \"idem-rs\", .., features = [\"redis\"] }}`"
+);
+missing!(
     Kafka,
     kafka,
     "kafka",

@@ -6,6 +6,7 @@
 
 mod captured;
 pub mod certificates;
+pub mod key_value;
 mod proxy;
 pub mod relay;
 mod server;

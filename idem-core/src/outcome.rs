@@ -166,7 +166,7 @@ impl Reason {
     /// Returns whether a dead letter with this reason can be replayed only by force, because some of its effects may
     /// persist.
     pub fn needs_force(self) -> bool {
-        matches!(self, Self::Committed | Self::TooOld | Self::HalfApplied)
+        matches!(self, Self::Committed | Self::TooOld)
     }
 }
 

@@ -55,5 +55,8 @@ pub mod moving {}
 #[doc = include_str!("how_it_works.md")]
 pub mod how_it_works {}
 
+#[doc = include_str!("key_value.md")]
+pub mod key_value {}
+
 #[doc = include_str!("limits.md")]
 pub mod limits {}

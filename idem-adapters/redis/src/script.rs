@@ -82,13 +82,22 @@ if record.token ~= token then return { 'lost' } end
 if record.state == 'done' then return { 'yes' } end
 if record.state == 'half' then return { 'half', record.letter } end
 if record.state ~= 'running' then return { 'lost' } end
-local commands, at = {}, 3
+-- The types of the keys as the commands leave them.
+local types, commands, at = {}, {}, 3
 while at <= #ARGV do
     local kind, length = ARGV[at], tonumber(ARGV[at + 1])
     local command = { unpack(ARGV, at + 2, at + 1 + length) }
-    local found = redis.call('TYPE', command[2]).ok
+    local name, written = command[1], command[2]
+    local found = types[written] or redis.call('TYPE', written).ok
     if kind ~= '' and found ~= 'none' and found ~= kind then
-        return { 'refused', command[1] .. ' needs a ' .. kind .. ', and the key ' .. command[2] .. ' has a ' .. found }
+        return { 'refused', name .. ' needs a ' .. kind .. ', and the key ' .. written .. ' has a ' .. found }
+    end
+    if name == 'SET' then
+        types[written] = 'string'
+    elseif name == 'DEL' then
+        types[written] = 'none'
+    elseif kind ~= '' then
+        types[written] = kind
     end
     commands[#commands + 1] = command
     at = at + 2 + length

@@ -109,7 +109,9 @@ impl KeyValueStore for Redis {
         step.arg(&token.as_bytes()[..]).arg(millis(keep));
         for command in &writes.commands {
             step.arg(command.kind).arg(command.parts.len());
-            command.parts.iter().for_each(|part| drop(step.arg(part)));
+            for part in &command.parts {
+                step.arg(part);
+            }
         }
         completed(&self.call::<Vec<Value>>(&step).await?).ok_or_else(|| unexpected("complete"))
     }

@@ -108,6 +108,19 @@ struct Written {
 }
 
 impl Letter {
+    /// Returns a dead letter, for tests of a store.
+    pub fn new(
+        id: Id,
+        fingerprint: Fingerprint,
+        reason: Reason,
+        error: impl Into<String>,
+        attempts: u32,
+        died_at: SystemTime,
+        delivery: Delivery,
+    ) -> Self {
+        Self { id, fingerprint, reason, error: error.into(), attempts, died_at, delivery }
+    }
+
     /// Encodes the letter. Key and fingerprints are hexadecimal, the payload is base64.
     pub fn encode(&self) -> Vec<u8> {
         let sealed = String::from_utf8(envelope::seal(&self.delivery)).ok();

@@ -153,8 +153,9 @@ impl<W: Default + Clone + Send + Sync + 'static> KeyValueStore for Memory<W> {
 
     async fn renew(&self, id: &Id, token: Uuid, lease: Duration) -> Answer<Held> {
         Ok(self.with(id, |records, name, now| match records.get_mut(&name) {
-            Some(Record { token: held, state: State::Running { until, .. }, .. }) if *held == token => {
+            Some(Record { token: held, state: State::Running { until, .. }, keep_until, .. }) if *held == token => {
                 *until = now + lease;
+                *keep_until = keep_until.map(|end| end.max(now + 2 * lease));
                 Held::Yes
             }
             _ => Held::Lost,

@@ -22,8 +22,7 @@ mod shutdown;
 mod workers;
 
 pub use builder::{NoHandlers, WithHandlers, Worker};
-pub use register::Registration;
-pub(crate) use register::register as register_handlers;
+pub(crate) use register::{Registration, register as register_handlers};
 pub use roster::Roster;
 pub(crate) use roster::{Counted, Member, Waiting};
 pub(crate) use run::{Queues, spawn, spawn_of_store};

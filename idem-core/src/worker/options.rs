@@ -336,7 +336,8 @@ impl<S: Engine, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self.set(|settings| settings.prepare_timeout = limit)
     }
 
-    /// Sets when and how often a message whose handler failed runs again; 5 attempts by default. A handler
+    /// Sets when and how often a message whose handler failed runs again; 5 attempts by default, and with a
+    /// [key-value store](crate::key_value) 3 within half a minute, since the delivery waits unacked meanwhile. A handler
     /// may have its own policy, [`HandlerOptions::retry`](crate::HandlerOptions::retry).
     pub fn retry(self, policy: RetryPolicy) -> Self {
         self.set(|settings| settings.retry = Some(policy))

@@ -71,6 +71,10 @@ async fn start<S: Engine, Src: Source>(
 ) -> Result<Option<Tasks<S, Src>>, Error> {
     let handlers: Vec<&Facts> = parts.handlers.iter().map(|handler| handler.facts()).collect();
     parts.settings.check(&parts.consumer)?;
+    if !S::STORES && parts.settings.prefetch.is_none() {
+        // A delivery that waits for its next attempt is unacked, and must leave room for others.
+        parts.settings.prefetch = Some(parts.settings.concurrency.saturating_mul(4).min(u16::MAX.into()));
+    }
     fitness::check(&handlers, &parts.source, &parts.settings)?;
     let connections = parts.store.about().connections.add(parts.settings.connections());
     let Registration { routes, has_history, outbox } =

@@ -22,6 +22,7 @@ mod place;
 mod postgres;
 mod process;
 mod rabbitmq;
+mod redis;
 mod server;
 mod shared;
 
@@ -33,4 +34,5 @@ pub use nats::Nats;
 pub use place::root;
 pub use postgres::Postgres;
 pub use rabbitmq::{RabbitMq, Secure};
+pub use redis::Redis;
 pub use shared::{Status, down, exports, prepare, status, up};

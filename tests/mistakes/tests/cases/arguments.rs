@@ -7,7 +7,7 @@ struct Event {
 
 // case: argument_misspelled
 #[idempotent(keys = "id")]
-//~          ^^^^ unknown argument `keys`; expected `key = ..`, `name = ".."`, `formerly = ".."`, `event = ".."`, `call = ..`, `natural`, `zero_key`, `fingerprint = ..` or `crate = ..`
+//~          ^^^^ unknown argument `keys`; expected `key = ..`, `name = ".."`, `formerly = ".."`, `event = ".."`, `call = ..`, `natural`, `best_effort`, `zero_key`, `fingerprint = ..` or `crate = ..`
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
     Ok(())
 }
@@ -21,7 +21,7 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 
 // case: argument_unknown
 #[idempotent(key = id, exactly_once)]
-//~                    ^^^^^^^^^^^^ unknown argument `exactly_once`; expected `key = ..`, `name = ".."`, `formerly = ".."`, `event = ".."`, `call = ..`, `natural`, `zero_key`, `fingerprint = ..` or `crate = ..`
+//~                    ^^^^^^^^^^^^ unknown argument `exactly_once`; expected `key = ..`, `name = ".."`, `formerly = ".."`, `event = ".."`, `call = ..`, `natural`, `best_effort`, `zero_key`, `fingerprint = ..` or `crate = ..`
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
     Ok(())
 }
@@ -49,7 +49,7 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 
 // case: attribute_with_a_bare_string
 #[idempotent("id")]
-//~          ^^^^ expected `key = ..`, `name = ".."`, `formerly = ".."`, `event = ".."`, `call = ..`, `natural`, `zero_key`, `fingerprint = ..` or `crate = ..`
+//~          ^^^^ expected `key = ..`, `name = ".."`, `formerly = ".."`, `event = ".."`, `call = ..`, `natural`, `best_effort`, `zero_key`, `fingerprint = ..` or `crate = ..`
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
     Ok(())
 }

@@ -51,7 +51,7 @@ async fn handler(_: Event, _: &mut old_sqlx::PgConnection) -> Result<(), BoxErro
 fn register(store: Postgres, source: impl Source) {
     let _ = Worker::new("billing", store, source).handler::<handler>();
 //~                                               ^^^^^^^ this handler takes `&mut old_sqlx::PgConnection`, which the store `idem::Postgres` does not have
-//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`
+//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has `&mut RedisWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as `&mut BestEffort`
 }
 
 // case: connection_twice
@@ -59,4 +59,44 @@ fn register(store: Postgres, source: impl Source) {
 async fn handler(_: Event, _: &mut PgConnection, _: &mut PgConnection) -> Result<(), BoxError> {
 //~                                                 ^^^^^^^^^^^^^^^^^ a handler has one `&mut`, the connection; take other things by value, as `State<T>`
     Ok(())
+}
+
+// case: best_effort_on_a_store
+#[idempotent(key = id, best_effort)]
+async fn handler(_: Event) -> Result<(), BoxError> {
+    Ok(())
+}
+
+fn register(store: Postgres, source: impl Source) {
+    let _ = Worker::new("billing", store, source).handler::<handler>();
+}
+
+// case: best_effort_with_a_connection
+#[idempotent(key = id, best_effort)]
+async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+// case: best_effort_and_natural
+#[idempotent(key = id, best_effort, natural)]
+async fn handler(_: Event) -> Result<(), BoxError> {
+    Ok(())
+}
+
+// case: best_effort_with_a_value
+#[idempotent(key = id, best_effort = true)]
+async fn handler(_: Event) -> Result<(), BoxError> {
+    Ok(())
+}
+
+// case: connection_of_a_store_on_a_key_value_store
+use idem::key_value::{KeyValue, Memory};
+
+#[idempotent(key = id)]
+async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+fn register(store: KeyValue<Memory>, source: impl Source) {
+    let _ = Worker::new("billing", store, source).handler::<handler>();
 }

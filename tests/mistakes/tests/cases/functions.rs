@@ -113,7 +113,7 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), u32> {
     #[idempotent(key = "", name = "", colour = "red")]
 //~                    ^^ this is empty; expected a field (`"event_id"`, `"order.id"`), `header("..")`, `message_id`, `position`, `partition_key`, `cloud_event_id`, or a tuple of these
 //~                               ^^ this is empty; expected the stored name of the handler as a string: `name = "order_paid"`
-//~                                   ^^^^^^ unknown argument `colour`; expected `key = ..`, `name = ".."`, `formerly = ".."`, `event = ".."`, `call = ..`, `natural`, `zero_key`, `fingerprint = ..` or `crate = ..`
+//~                                   ^^^^^^ unknown argument `colour`; expected `key = ..`, `name = ".."`, `formerly = ".."`, `event = ".."`, `call = ..`, `natural`, `best_effort`, `zero_key`, `fingerprint = ..` or `crate = ..`
     fn handler(_: &Event, _: &str, _: PgConnection) {
 //~ ^^ a handler is async: `async fn handler(message: M, tx: &mut PgConnection) -> Result<(), E>`
 //~    ^^^^^^^ a handler says whether it failed: `async fn handler(message: M, tx: &mut PgConnection) -> Result<(), E>`
