@@ -42,6 +42,8 @@ macro_rules! kv_suite {
             half_applied_writes_are_a_dead_letter
             a_best_effort_handler_runs_once_for_all_copies
             a_lost_answer_repeats_the_step_and_not_the_run
+            a_long_run_keeps_its_lease
+            a_run_that_lost_its_lease_is_not_its_message_any_more
             options_that_need_sql_are_refused
         }
     };

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use idem_core::key_value::{
     Acquired, BestEffort, Completed, Held, Id, KeyValue, KeyValueStore, Letter, LetterFilter, Resolve,
@@ -37,6 +37,18 @@ struct Shared {
     counter: String,
     runs: AtomicUsize,
     started: Notify,
+    /// Lets a handler go on that waits.
+    gate: Notify,
+}
+
+impl Shared {
+    async fn enter(&self, order: &Order) {
+        self.runs.fetch_add(1, SeqCst);
+        self.started.notify_one();
+        if order.does == "wait" {
+            self.gate.notified().await;
+        }
+    }
 }
 
 /// Writes to the store by what the message says.
@@ -54,8 +66,7 @@ impl<W: World> Handler for Reserve<W> {
     }
 
     async fn handle(order: Order, (State(shared),): Self::Params, writes: &mut W::Writes) -> Result<(), BoxError> {
-        shared.runs.fetch_add(1, SeqCst);
-        shared.started.notify_one();
+        shared.enter(&order).await;
         W::count(writes, &shared.counter);
         match order.does.as_str() {
             "fail" => return Err("no stock".into()),
@@ -81,8 +92,8 @@ impl Handler for Index {
         Key::of(&order.id)
     }
 
-    async fn handle(_: Order, (State(shared),): Self::Params, _: &mut BestEffort) -> Result<(), BoxError> {
-        shared.runs.fetch_add(1, SeqCst);
+    async fn handle(order: Order, (State(shared),): Self::Params, _: &mut BestEffort) -> Result<(), BoxError> {
+        shared.enter(&order).await;
         Ok(())
     }
 }
@@ -324,10 +335,11 @@ pub async fn a_best_effort_handler_runs_once_for_all_copies<W: World>(world: W) 
     line.stop().await.unwrap();
 }
 
-/// A store whose first answers to two steps are lost.
+/// A store whose first answers to two steps are lost, and whose leases end although they are renewed.
 #[derive(Clone)]
 struct Losing<K> {
     store: K,
+    renews: bool,
     acquired: Arc<AtomicUsize>,
     completed: Arc<AtomicUsize>,
 }
@@ -362,7 +374,7 @@ impl<K: KeyValueStore> KeyValueStore for Losing<K> {
     }
 
     async fn renew(&self, id: &Id, token: Uuid, lease: Duration) -> Answer<Held> {
-        self.store.renew(id, token, lease).await
+        if self.renews { self.store.renew(id, token, lease).await } else { Ok(Held::Yes) }
     }
 
     async fn complete(&self, id: &Id, token: Uuid, keep: Duration, writes: &K::Writes) -> Answer<Completed> {
@@ -389,7 +401,7 @@ impl<K: KeyValueStore> KeyValueStore for Losing<K> {
 /// The handler runs once, and the message is processed.
 pub async fn a_lost_answer_repeats_the_step_and_not_the_run<W: World>(world: W) {
     let [acquired, completed] = [2, 2].map(|lost| Arc::new(AtomicUsize::new(lost)));
-    let losing = Losing { store: world.store(), acquired, completed };
+    let losing = Losing { store: world.store(), renews: true, acquired, completed };
     let mut line = Line::start::<_, Index>(KeyValue::new(losing).retention(RETENTION), |worker| worker);
     line.publish("e-1", "");
     assert_eq!(line.outcome().await, "processed");
@@ -397,6 +409,44 @@ pub async fn a_lost_answer_repeats_the_step_and_not_the_run<W: World>(world: W) 
     line.publish("e-1", "");
     assert_eq!(line.outcome().await, "duplicate");
     line.broker.idle().await;
+    line.stop().await.unwrap();
+}
+
+/// A run that takes longer than a lease keeps it.
+pub async fn a_long_run_keeps_its_lease<W: World>(world: W) {
+    let lease = Duration::from_secs(2);
+    let mut line = Line::start::<_, Reserve<W>>(world.engine(RETENTION), |worker| worker.lease_duration(lease));
+    line.publish("e-1", "wait");
+    crate::soon(line.shared.started.notified()).await;
+    let (id, began) = (id(&line.consumer, "e-1"), Instant::now());
+    while began.elapsed() < lease * 2 {
+        let acquired = world.store().acquire(&id, print("e-1", "wait"), Uuid::new_v4(), lease, RETENTION).await;
+        assert!(matches!(acquired, Ok(Acquired::Busy { .. })), "{acquired:?}");
+        tokio::time::sleep(lease / 10).await;
+    }
+    line.shared.gate.notify_one();
+    assert_eq!(line.outcome().await, "processed");
+    line.stop().await.unwrap();
+}
+
+/// A run whose lease somebody else has taken over completes nothing, and its delivery is a copy.
+pub async fn a_run_that_lost_its_lease_is_not_its_message_any_more<W: World>(world: W) {
+    let store = world.store();
+    let losing = Losing { store: store.clone(), renews: false, acquired: Arc::default(), completed: Arc::default() };
+    let lease = Duration::from_millis(50);
+    let engine = KeyValue::new(losing).retention(RETENTION);
+    let mut line = Line::start::<_, Index>(engine, |worker| worker.lease_duration(lease));
+    line.publish("e-1", "wait");
+    crate::soon(line.shared.started.notified()).await;
+    let (id, token) = (id(&line.consumer, "e-1"), Uuid::new_v4());
+    crate::until(async || {
+        let acquired = store.acquire(&id, print("e-1", "wait"), token, RETENTION, RETENTION).await.unwrap();
+        matches!(acquired, Acquired::New { starts: 2, .. })
+    })
+    .await;
+    line.shared.gate.notify_one();
+    store.complete(&id, token, RETENTION, &W::Writes::default()).await.unwrap();
+    assert_eq!((line.outcome().await.as_str(), line.runs()), ("duplicate", 1));
     line.stop().await.unwrap();
 }
 
