@@ -212,7 +212,7 @@ pub async fn a_failing_message_runs_again_and_then_is_a_dead_letter<W: World>(wo
 pub async fn a_copy_waits_while_another_process_has_the_lease<W: World>(world: W) {
     let (mut line, store, token) = (start(&world), world.store(), Uuid::new_v4());
     let id = id(&line.consumer, "e-1");
-    let lease = Duration::from_millis(300);
+    let lease = Duration::from_secs(5);
     store.acquire(&id, print("e-1", ""), token, lease, RETENTION).await.unwrap();
     line.publish("e-1", "");
     crate::soon(line.broker.queue("orders").delivered(1)).await;

@@ -25,7 +25,7 @@ impl<H: Handler, S: HasConnection<H::Connection>, T: StoreTap> Handler for Over<
     type Message = H::Message;
     type Input = H::Input;
     type Params = Through<H::Params, T>;
-    type Connection = TappedTxn<S::Txn, T>;
+    type Connection = TappedTxn<S::Lent, T>;
 
     fn key(message: &H::Message, delivery: &Delivery) -> Result<Key, KeyError> {
         H::key(message, delivery)
@@ -35,7 +35,7 @@ impl<H: Handler, S: HasConnection<H::Connection>, T: StoreTap> Handler for Over<
         H::fingerprint(delivery)
     }
 
-    async fn handle(input: H::Input, params: Self::Params, tx: &mut TappedTxn<S::Txn, T>) -> Result<(), BoxError> {
+    async fn handle(input: H::Input, params: Self::Params, tx: &mut TappedTxn<S::Lent, T>) -> Result<(), BoxError> {
         let TappedTxn { within, tap, .. } = tx;
         tap.handle(H::NAME, H::handle(input, params.into_params(), S::connection(within))).await
     }

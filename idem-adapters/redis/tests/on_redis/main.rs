@@ -4,4 +4,5 @@
 mod common;
 mod conformance;
 mod input;
+mod kills;
 mod start;
