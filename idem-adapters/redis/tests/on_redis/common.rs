@@ -1,5 +1,7 @@
 //! What the tests share.
 
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use idem_conformance::server;
@@ -7,6 +9,7 @@ use idem_core::Key;
 use idem_core::key_value::{Id, KeyValue};
 use idem_redis::Redis;
 use redis::aio::MultiplexedConnection;
+use tempfile::TempDir;
 
 /// A server, and a connection of a client to it.
 pub(crate) struct World {
@@ -32,4 +35,57 @@ pub(crate) fn id() -> Id {
 /// The key of its record.
 pub(crate) fn record(id: &Id) -> Vec<u8> {
     [b"idem:", &id.name()[..]].concat()
+}
+
+/// A server of its own, with its data on disk.
+pub(crate) struct Server {
+    home: TempDir,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// Starts one, and waits until it answers. `None` where there are no servers for tests.
+    pub(crate) async fn run() -> Option<Self> {
+        server("REDIS_URL")?;
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut started = Self { home: TempDir::new().unwrap(), port, child: None };
+        started.start();
+        let client = redis::Client::open(started.url()).unwrap();
+        idem_conformance::until(async || client.get_multiplexed_async_connection().await.is_ok()).await;
+        Some(started)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn start(&mut self) {
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
+        command.args(["--port", &self.port.to_string()]).current_dir(self.home.path());
+        self.child = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    }
+
+    /// By SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Sets a setting as an operator does.
+    pub(crate) async fn set(&self, name: &str, value: &str) {
+        let client = redis::Client::open(self.url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let set = redis::cmd("CONFIG").arg("SET").arg(name).arg(value).clone();
+        let _: redis::Value = set.query_async(&mut connection).await.unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
 }

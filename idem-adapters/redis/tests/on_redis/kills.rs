@@ -1,7 +1,5 @@
 //! Workers and servers that are killed in the middle of messages.
 
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use idem_conformance::{soon, until};
@@ -9,10 +7,9 @@ use idem_core::key_value::KeyValue;
 use idem_core::{BoxError, Delivery, Error, Handler, Key, KeyError, State, Worker};
 use idem_redis::{Redis, RedisWrites};
 use idem_test::{Broker, Publication};
-use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-use crate::common::{self, unique};
+use crate::common::{self, Server, unique};
 
 /// How many messages there are.
 const MESSAGES: i64 = 600;
@@ -80,51 +77,13 @@ async fn killed_workers_lose_and_double_nothing() {
     worker.abort();
 }
 
-/// A server of its own, with its data on disk.
-struct Server {
-    home: TempDir,
-    port: u16,
-    child: Option<Child>,
-}
-
-impl Server {
-    fn start(&mut self) {
-        let mut command = Command::new("redis-server");
-        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
-        command.args(["--port", &self.port.to_string()]).current_dir(self.home.path());
-        self.child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok();
-    }
-
-    fn kill(&mut self) {
-        let mut child = self.child.take().unwrap();
-        // SIGKILL.
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if self.child.is_some() {
-            self.kill();
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_server_loses_and_doubles_nothing() {
-    if common::world().await.is_none() {
-        return;
-    }
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut server = Server { home: TempDir::new().unwrap(), port, child: None };
-    server.start();
-    let url = format!("redis://127.0.0.1:{port}");
-    let client = redis::Client::open(&*url).unwrap();
+    let Some(mut server) = Server::run().await else { return };
+    let client = redis::Client::open(server.url()).unwrap();
     let (broker, name) = (Broker::new(), unique("n"));
-    reached(&client, &name, 0).await;
     publish(&broker);
-    let worker = start(Redis::connect(&url).await.unwrap(), &name, &broker);
+    let worker = start(Redis::connect(&server.url()).await.unwrap(), &name, &broker);
     for kill in 1..4 {
         reached(&client, &name, kill * MESSAGES / 5).await;
         server.kill();

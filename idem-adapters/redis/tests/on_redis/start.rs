@@ -1,8 +1,15 @@
 //! The start: the URL and the settings of the server.
 
+use std::time::Duration;
+
 use idem_conformance::texts;
-use idem_core::Error;
-use idem_redis::Redis;
+use idem_core::key_value::{Completed, KeyValueStore};
+use idem_core::store::StoreError;
+use idem_core::{Error, Fingerprint};
+use idem_redis::{Redis, RedisWrites};
+use uuid::Uuid;
+
+use crate::common::{Server, id};
 
 async fn refused(url: &str) -> String {
     let error = Redis::connect(url).await.expect_err("it connects");
@@ -24,4 +31,34 @@ async fn no_error_has_the_password() {
         assert!(!text.contains("s3cret"), "{text}");
     }
     assert!(matches!(Redis::connect("nonsense").await, Err(Error::Config(_))));
+}
+
+#[tokio::test]
+async fn a_server_that_evicts_is_refused_at_the_start_and_later() {
+    let Some(server) = Server::run().await else { return };
+    let redis = Redis::connect(&server.url()).await.unwrap();
+    for policy in ["volatile-lru", "allkeys-random"] {
+        server.set("maxmemory-policy", policy).await;
+        let text = refused(&server.url()).await;
+        assert!(text.contains(policy) && text.contains("noeviction"), "{text}");
+        assert!(redis.store().check(Duration::from_secs(60)).await.is_err(), "an operator has changed it");
+    }
+    server.set("maxmemory-policy", "noeviction").await;
+    redis.store().check(Duration::from_secs(60)).await.unwrap();
+}
+
+/// A server without memory refuses a completion as a whole, and takes it once it has memory again.
+#[tokio::test]
+async fn a_server_without_memory_writes_nothing_of_a_message() {
+    let Some(server) = Server::run().await else { return };
+    let (redis, id, token) = (Redis::connect(&server.url()).await.unwrap(), id(), Uuid::new_v4());
+    let (store, long) = (redis.store(), Duration::from_secs(60));
+    store.acquire(&id, Fingerprint::of(b"{}"), token, long, long).await.unwrap();
+    let mut writes = RedisWrites::default();
+    writes.del("n").set("n", "1");
+    server.set("maxmemory", "1").await;
+    let full = store.complete(&id, token, long, &writes).await;
+    assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
+    server.set("maxmemory", "0").await;
+    assert_eq!(store.complete(&id, token, long, &writes).await.unwrap(), Completed::Yes);
 }
