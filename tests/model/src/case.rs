@@ -3,7 +3,7 @@
 use crate::patience::Patience;
 use crate::property::Property;
 use crate::search::{End, Model, Searched, search};
-use crate::{batch, calls, low_water, messages, patience, relay};
+use crate::{batch, calls, key_value, low_water, messages, patience, relay};
 
 /// The result that a search must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +66,10 @@ pub(crate) fn cases(small: bool) -> Vec<Case> {
         let world = calls::of(*defect);
         cases.push(broken("calls", text, *property, world.clone().broken(*defect), world));
     }
+    for (defect, text, property) in key_value::Defect::ALL {
+        let world = key_value::of(*defect);
+        cases.push(broken("key_value", text, *property, world.clone().broken(*defect), world));
+    }
     for world in messages::limits() {
         let (property, world_name) = (Property::InnocentsLive, world.name);
         let run = Box::new(move || search(&world, &[property], limit));
@@ -76,6 +80,7 @@ pub(crate) fn cases(small: bool) -> Vec<Case> {
     cases.extend(batch::worlds(small).into_iter().map(|world| whole("batch", world.name, limit, world)));
     cases.extend(relay::worlds(small).into_iter().map(|world| whole("relay", world.name, limit, world)));
     cases.extend(low_water::worlds().into_iter().map(|world| whole("low_water", world.name, limit, world)));
+    cases.extend(key_value::worlds().into_iter().map(|world| whole("key_value", world.name, limit, world)));
     cases.extend(calls::worlds(small).into_iter().map(|world| whole("calls", world.name, limit, world)));
     cases
 }

@@ -11,6 +11,7 @@
 //! | `batch` | several messages in one transaction |
 //! | `low_water` | the id from which a relay reads on, beside transactions that commit late |
 //! | `relay::{staging, lease, publish}` | the outbox: staged, published in the order of each key, deleted |
+//! | `key_value` | the record of a message in a store without transactions, and its lease |
 //! | `calls::{row, provider, operator}` | calls to a provider outside of the transaction, under a key that the row keeps; replays and backups |
 //!
 //! `check` checks that what real workers and relays did is a path of the model: `--check FILE` reads a trace, of which the workers
@@ -33,6 +34,7 @@ mod calls;
 mod case;
 mod check;
 mod defect;
+mod key_value;
 mod low_water;
 mod messages;
 mod patience;
