@@ -203,7 +203,7 @@ behaviours! {
     /// It ends its connection the first time.
     BreakOnce, 10 => End::Effect;
     /// It ends its process each time.
-    Killer, 1 => End::Dead("crashed");
+    Killer, 1 => End::Dead(CRASHED);
     /// Its payload is not JSON.
     Undecodable, 20 => End::Dead("undecodable");
     /// It has no key.
@@ -226,6 +226,8 @@ pub(crate) enum End {
 
 /// The reason of messages whose handlers ran COMMIT.
 pub(crate) const COMMITTED: &str = "committed by its handler";
+/// The reason of a message that ends its process.
+pub(crate) const CRASHED: &str = "crashed";
 /// The reason of the second of two messages with one key.
 pub(crate) const CONFLICT: &str = "conflict";
 
