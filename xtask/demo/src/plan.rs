@@ -210,6 +210,13 @@ behaviours! {
     Keyless, 20 => End::Dead("no key");
 }
 
+impl Behaviour {
+    /// Returns whether each of its runs lasts until the handler timeout, and may run again.
+    pub(crate) fn outlasts_its_timeout(self) -> bool {
+        matches!(self, Self::Hang | Self::Spin | Self::SlowQuery)
+    }
+}
+
 const EXHAUSTED: End = End::Dead("exhausted");
 const ROLLED_BACK: End = End::Dead("rolled back by its handler");
 
