@@ -45,9 +45,9 @@ const PLACE: &str = "
            (SELECT extract(epoch FROM min(retention))::float8 FROM {schema}.handlers), extract(epoch FROM now())::float8
     FROM {schema}.pruner";
 
-/// Finds the old claims from block $1 to before block $2, and locks them. The clock is $3 seconds ahead, and the shortest
-/// retention has $4 seconds: nearly all claims are younger, and this comparison costs a twentieth of the subquery. A transaction
-/// that is about to write a conflict beside a claim holds the claim FOR KEY SHARE, so prune skips it.
+/// Finds the old claims from block $1 to before block $2, and locks them. The clock is $3 seconds ahead. The shortest retention
+/// has $4 seconds, and nearly all claims are younger, so the retention of their handlers is not read. A transaction that is
+/// about to write a conflict beside a claim holds the claim FOR KEY SHARE, so prune skips it.
 ///
 /// The blocks are the only condition by which the planner can choose rows (TID range scan, PostgreSQL 14): the retention
 /// is a subquery because a join could be planned by handler, and OFFSET keeps the last condition from becoming a join,
