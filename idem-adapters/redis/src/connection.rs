@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use idem_core::Error;
 use idem_core::key_value::KeyValue;
-use redis::Client;
+use parking_lot::Mutex;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{Client, RedisResult};
 
 use crate::fitness;
 
@@ -21,11 +22,12 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// A connection to Redis, or to Valkey. Clones share it, and it is opened again when it is lost.
 #[derive(Clone)]
 pub struct Redis {
-    pub(crate) manager: ConnectionManager,
     pub(crate) shared: Arc<Shared>,
 }
 
 pub(crate) struct Shared {
+    client: Client,
+    connection: Mutex<ConnectionManager>,
     /// Host, port and number of the database.
     pub(crate) address: String,
     /// Whether the warnings about the server were logged.
@@ -58,20 +60,40 @@ impl Redis {
         })?;
         let info = client.get_connection_info();
         let address = format!("{}/{}", info.addr(), info.redis_settings().db());
-        let config = ConnectionManagerConfig::new()
-            .set_response_timeout(Some(ANSWER))
-            .set_connection_timeout(Some(CONNECT))
-            // A step that fails is repeated by the worker, which then knows of the outage.
-            .set_number_of_retries(1)
-            .set_max_delay(Duration::from_secs(1));
-        let manager = ConnectionManager::new_with_config(client, config).await.map_err(|error| {
-            let what = format!("cannot connect to Redis at {address}: check that it runs, its port, and the login");
-            Error::database(what, error)
-        })?;
-        let redis = Self { manager, shared: Arc::new(Shared { address, warned: AtomicBool::new(false) }) };
+        let connection = open(&client).await.map_err(|error| no_connection(&address, error))?;
+        let (connection, warned) = (Mutex::new(connection), AtomicBool::new(false));
+        let redis = Self { shared: Arc::new(Shared { client, connection, address, warned }) };
         fitness::check(&redis).await?;
         Ok(KeyValue::new(redis))
     }
+
+    /// Returns the connection.
+    pub(crate) fn connection(&self) -> ConnectionManager {
+        self.shared.connection.lock().clone()
+    }
+
+    /// Opens another connection, in place of the one that there is. That one comes back by itself when it is lost, but not when
+    /// the login was refused meanwhile, and it stays with a server that a failover has made a replica.
+    pub(crate) async fn open_another(&self) -> Result<(), Error> {
+        let opened = open(&self.shared.client).await;
+        *self.shared.connection.lock() = opened.map_err(|error| no_connection(&self.shared.address, error))?;
+        Ok(())
+    }
+}
+
+async fn open(client: &Client) -> RedisResult<ConnectionManager> {
+    let config = ConnectionManagerConfig::new()
+        .set_response_timeout(Some(ANSWER))
+        .set_connection_timeout(Some(CONNECT))
+        // A step that fails is repeated by the worker, which then knows of the outage.
+        .set_number_of_retries(1)
+        .set_max_delay(Duration::from_secs(1));
+    ConnectionManager::new_with_config(client.clone(), config).await
+}
+
+fn no_connection(address: &str, error: redis::RedisError) -> Error {
+    let what = format!("cannot connect to Redis at {address}: check that it runs, its port, and the login");
+    Error::database(what, error)
 }
 
 impl fmt::Debug for Redis {

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use idem_core::Error;
+use redis::RedisResult;
 
 use crate::Redis;
 
@@ -15,23 +16,36 @@ const OLDEST: u32 = 6;
 /// [`Error::Config`] if it would lose records; otherwise it does not answer, or is a replica.
 pub(crate) async fn check(redis: &Redis) -> Result<(), Error> {
     let address = &redis.shared.address;
-    let answer: Result<String, _> = redis::cmd("INFO").query_async(&mut redis.manager.clone()).await;
-    let info =
-        answer.map_err(|error| Error::database(format!("Redis at {address} does not say its settings"), error))?;
+    let info = match ask(redis).await {
+        Ok(info) if !is_replica(&info) => info,
+        _ => {
+            redis.open_another().await?;
+            let answer = ask(redis).await;
+            answer.map_err(|error| Error::database(format!("Redis at {address} does not say its settings"), error))?
+        }
+    };
     if let Some(flaw) = flaw(&info) {
         return Err(Error::Config(format!("Redis at {address} {flaw}")));
     }
-    if field(&info, "role") == Some("slave") {
+    if is_replica(&info) {
         let replica = "it is a replica, perhaps since a failover, and takes no writes";
         return Err(Error::database(format!("Redis at {address} cannot be written to"), replica));
     }
     if !redis.shared.warned.swap(true, Relaxed) {
         let sync: Result<Vec<String>, _> =
-            redis::cmd("CONFIG").arg("GET").arg("appendfsync").query_async(&mut redis.manager.clone()).await;
+            redis::cmd("CONFIG").arg("GET").arg("appendfsync").query_async(&mut redis.connection()).await;
         let sync = sync.ok().and_then(|mut answer| answer.pop());
         warnings(&info, sync.as_deref()).iter().for_each(|text| tracing::warn!(address, "{text}"));
     }
     Ok(())
+}
+
+async fn ask(redis: &Redis) -> RedisResult<String> {
+    redis::cmd("INFO").query_async(&mut redis.connection()).await
+}
+
+fn is_replica(info: &str) -> bool {
+    field(info, "role") == Some("slave")
 }
 
 /// Returns the value of a field of INFO.

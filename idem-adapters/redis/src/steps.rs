@@ -28,7 +28,7 @@ fn millis(time: Duration) -> u64 {
 
 impl Redis {
     async fn call<T: FromRedisValue>(&self, step: &ScriptInvocation<'_>) -> Answer<T> {
-        step.invoke_async(&mut self.manager.clone()).await.map_err(fault)
+        step.invoke_async(&mut self.connection()).await.map_err(fault)
     }
 
     /// Calls a step whose answer is whether the token had the lease.
@@ -131,13 +131,12 @@ impl KeyValueStore for Redis {
         loop {
             let mut scan = redis::cmd("SSCAN");
             scan.arg(DEAD).arg(cursor).arg("COUNT").arg(100);
-            let (next, names): (u64, Vec<Vec<u8>>) =
-                scan.query_async(&mut self.manager.clone()).await.map_err(fault)?;
+            let (next, names): (u64, Vec<Vec<u8>>) = scan.query_async(&mut self.connection()).await.map_err(fault)?;
             for name in names {
                 let mut get = redis::cmd("HMGET");
                 get.arg(name).arg("state").arg("letter");
                 let (state, letter): (Option<String>, Option<Vec<u8>>) =
-                    get.query_async(&mut self.manager.clone()).await.map_err(fault)?;
+                    get.query_async(&mut self.connection()).await.map_err(fault)?;
                 // It may have been resolved meanwhile.
                 let letter = letter.filter(|_| state.as_deref() == Some("dead")).and_then(|text| Letter::decode(&text));
                 letters.extend(letter.filter(|letter| filter.matches(letter)));

@@ -50,20 +50,31 @@ impl Server {
         server("REDIS_URL")?;
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut started = Self { home: TempDir::new().unwrap(), port, child: None };
-        started.start();
-        let client = redis::Client::open(started.url()).unwrap();
-        idem_conformance::until(async || client.get_multiplexed_async_connection().await.is_ok()).await;
+        started.start(&[]);
+        started.answers().await;
         Some(started)
+    }
+
+    /// Starts it again with these arguments, and waits until it answers.
+    pub(crate) async fn restart(&mut self, arguments: &[&str]) {
+        self.kill();
+        self.start(arguments);
+        self.answers().await;
+    }
+
+    async fn answers(&self) {
+        let client = redis::Client::open(self.url()).unwrap();
+        idem_conformance::until(async || client.get_multiplexed_async_connection().await.is_ok()).await;
     }
 
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn start(&mut self) {
+    pub(crate) fn start(&mut self, arguments: &[&str]) {
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
-        command.args(["--port", &self.port.to_string()]).current_dir(self.home.path());
+        command.args(["--port", &self.port.to_string()]).args(arguments).current_dir(self.home.path());
         self.child = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     }
 
@@ -75,12 +86,18 @@ impl Server {
         }
     }
 
-    /// Sets a setting as an operator does.
-    pub(crate) async fn set(&self, name: &str, value: &str) {
-        let client = redis::Client::open(self.url()).unwrap();
+    /// Does what an operator does with this password, which may be empty.
+    pub(crate) async fn operate(&self, password: &str, command: &[&str]) {
+        let login = if password.is_empty() { String::new() } else { format!(":{password}@") };
+        let client = redis::Client::open(format!("redis://{login}127.0.0.1:{}", self.port)).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        let set = redis::cmd("CONFIG").arg("SET").arg(name).arg(value).clone();
-        let _: redis::Value = set.query_async(&mut connection).await.unwrap();
+        let (name, arguments) = command.split_first().unwrap();
+        let _: redis::Value = redis::cmd(name).arg(arguments).query_async(&mut connection).await.unwrap();
+    }
+
+    /// Sets a setting.
+    pub(crate) async fn set(&self, name: &str, value: &str) {
+        self.operate("", &["CONFIG", "SET", name, value]).await;
     }
 }
 

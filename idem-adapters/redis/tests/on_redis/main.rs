@@ -3,6 +3,8 @@
 
 mod common;
 mod conformance;
+mod counting;
 mod input;
 mod kills;
+mod outages;
 mod start;

@@ -25,6 +25,14 @@ async fn a_cluster_or_sentinel_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
+async fn a_node_of_a_cluster_is_refused_whatever_its_url_says() {
+    let Some(mut server) = Server::run().await else { return };
+    server.restart(&["--cluster-enabled", "yes"]).await;
+    let text = refused(&server.url()).await;
+    assert!(text.contains("is a cluster") && text.contains("single server"), "{text}");
+}
+
+#[tokio::test]
 async fn no_error_has_the_password() {
     for url in ["redis://:s3cret@127.0.0.1:1/0", "redis://:s3cret@[/0", "http://:s3cret@localhost"] {
         let text = refused(url).await;

@@ -1,0 +1,88 @@
+//! A server that answers, and refuses its work for a while.
+
+use std::time::Duration;
+
+use idem_conformance::{soon, texts, until};
+use idem_core::Fingerprint;
+use idem_core::key_value::{Acquired, KeyValueStore};
+use idem_core::store::StoreError;
+use idem_redis::Redis;
+use idem_test::{Broker, Publication};
+use uuid::Uuid;
+
+use crate::common::{self, Server, id, record, unique};
+use crate::counting::{counted, reached, start};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Lets a worker process a message, then the server refuse it, then process another one.
+async fn refuses_for_a_while(refuse: &[(&str, &[&str])], password: &str, accept: &[&str]) {
+    let Some(server) = Server::run().await else { return };
+    let client = redis::Client::open(server.url()).unwrap();
+    let (broker, name) = (Broker::new(), unique("n"));
+    let (worker, health) = start(Redis::connect(&server.url()).await.unwrap(), &name, &broker);
+    broker.publish("orders", Publication::new("\"m-1\""));
+    reached(&client, &name, 1).await;
+    for (password, command) in refuse {
+        server.operate(password, command).await;
+    }
+    broker.publish("orders", Publication::new("\"m-2\""));
+    until(async || !health.database()).await;
+    server.operate(password, accept).await;
+    soon(broker.idle()).await;
+    assert_eq!(counted(&client, &name).await, Some(2));
+    assert!(health.database());
+    worker.abort();
+}
+
+/// After a failover an address may lead to a replica for a while.
+#[tokio::test]
+async fn a_replica_pauses_the_worker_until_it_is_promoted() {
+    // Nobody is there; it keeps what it has.
+    let refuse = [("", &["REPLICAOF", "127.0.0.1", "1"][..])];
+    refuses_for_a_while(&refuse, "", &["REPLICAOF", "NO", "ONE"]).await;
+}
+
+/// The client would not log in again by itself.
+#[tokio::test]
+async fn a_login_that_is_refused_pauses_the_worker_until_it_is_accepted() {
+    let refuse =
+        [("", &["CONFIG", "SET", "requirepass", "s3cret"][..]), ("s3cret", &["CLIENT", "KILL", "TYPE", "normal"])];
+    refuses_for_a_while(&refuse, "s3cret", &["CONFIG", "SET", "requirepass", ""]).await;
+}
+
+/// All times of a record, and the one that an age is compared with, are those of Redis: the clock of a client may be wrong.
+#[tokio::test]
+async fn the_clock_is_that_of_redis() {
+    let Some(world) = common::world().await else { return };
+    let (id, token, lease) = (id(), Uuid::new_v4(), Duration::from_secs(3600));
+    let mut client = world.client.clone();
+    let mut time = async || {
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(&mut client).await.unwrap();
+        seconds * 1000 + micros / 1000
+    };
+    let before = time().await;
+    let acquired = world.redis.store().acquire(&id, Fingerprint::of(b"{}"), token, lease, 2 * lease).await.unwrap();
+    let after = time().await;
+    let Acquired::New { now, .. } = acquired else { panic!("{acquired:?}") };
+    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
+    assert!(now >= before && now <= after, "{before} {now} {after}");
+    let until: u64 =
+        redis::cmd("HGET").arg(record(&id)).arg("until").query_async(&mut world.client.clone()).await.unwrap();
+    assert_eq!(until, now + 3_600_000);
+}
+
+/// What it says has no password, and names what to look at.
+#[tokio::test]
+async fn a_replica_and_a_refused_login_are_named() {
+    let Some(mut server) = Server::run().await else { return };
+    let redis = Redis::connect(&server.url()).await.unwrap();
+    server.operate("", &["REPLICAOF", "127.0.0.1", "1"]).await;
+    let refused = redis.store().acquire(&id(), Fingerprint::of(b"{}"), Uuid::new_v4(), MINUTE, MINUTE).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    let text = texts(&redis.store().check(MINUTE).await.unwrap_err());
+    assert!(text.contains("replica"), "{text}");
+    server.restart(&["--requirepass", "s3cret"]).await;
+    let text = texts(&redis.store().check(MINUTE).await.unwrap_err());
+    assert!(text.contains("login") && !text.contains("s3cret"), "{text}");
+}
