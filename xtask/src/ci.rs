@@ -70,6 +70,7 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
         packages::small()?;
         packages::small_run(&["--relay", "--messages", "300", "--kills", "3"])?;
         packages::small_run(&["external", "--messages", "300", "--kills", "3"])?;
+        packages::small_run(&["redis", "--messages", "1000", "--kills", "3"])?;
         minute_of_orphans(&servers)?;
         mutants::run(&mutants::Options::default())?;
     } else {

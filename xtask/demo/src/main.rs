@@ -16,6 +16,8 @@
 //! | `relay` | the run of the outbox |
 //! | `external` | the run of external calls |
 //! | `requests` | the run of HTTP requests |
+//! | `redis` | the runs of workers that deduplicate in Redis |
+//! | `restarted` | a process of these two, which is killed and started again |
 
 mod campaign;
 mod disruptions;
@@ -26,8 +28,10 @@ mod hold;
 mod journal;
 mod plan;
 mod processes;
+mod redis;
 mod relay;
 mod requests;
+mod restarted;
 mod run;
 mod tables;
 mod verdict;
@@ -43,6 +47,7 @@ use clap::Parser;
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 
 use crate::campaign::{BROKERS, Load, Mode, Run, play};
+use crate::redis::worker::Consumer;
 use crate::worker::Role;
 
 /// Workers that are killed, and a ledger of what became of each message.
@@ -50,8 +55,8 @@ use crate::worker::Role;
 #[command(name = "cargo xtask demo", arg_required_else_help = true)]
 struct Arguments {
     /// One broker, or `external`: pay for orders at a provider outside of the transaction; or `requests`: HTTP requests that are
-    /// repeated.
-    #[arg(value_parser = ["rabbitmq", "nats", "kafka", "external", "requests"])]
+    /// repeated; or `redis`: workers that deduplicate there.
+    #[arg(value_parser = ["rabbitmq", "nats", "kafka", "external", "requests", "redis"])]
     what: Option<String>,
     /// Run every broker in every mode, and print one line each.
     #[arg(long)]
@@ -86,6 +91,9 @@ struct Arguments {
     /// Run the service of requests at this port.
     #[arg(long, hide = true)]
     port: Option<u16>,
+    /// Run one of the processes that deduplicate in Redis.
+    #[arg(long, hide = true)]
+    consumer: Option<Consumer>,
 }
 
 #[tokio::main]
@@ -102,7 +110,10 @@ async fn main() -> ExitCode {
 }
 
 async fn work(arguments: Arguments) -> Result<()> {
-    let Arguments { what, all, small, only, relay, requests, load, mode, seed, role, journal, provider, port } =
+    if let Some(consumer) = arguments.consumer {
+        return redis::worker::run(consumer).await;
+    }
+    let Arguments { what, all, small, only, relay, requests, load, mode, seed, role, journal, provider, port, .. } =
         arguments;
     let seed = seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let is_asked = |broker: &&str| what.as_deref().is_none_or(|what| what == *broker);
@@ -115,6 +126,9 @@ async fn work(arguments: Arguments) -> Result<()> {
     }
     if let Some(port) = port {
         return requests::service::serve(port).await;
+    }
+    if what.as_deref() == Some("redis") {
+        return redis::run(&load, seed).await;
     }
     if what.as_deref() == Some("requests") {
         return requests::run(requests, load.kills, seed).await;

@@ -11,25 +11,21 @@ mod client;
 pub(crate) mod service;
 mod sessions;
 
-use std::fs::File;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use idem_services::Instance;
-use tokio::process::{Child, Command};
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::timeout;
 
 use self::client::{Client, Replies};
 use crate::harness::directory;
 use crate::processes::DATABASE;
+use crate::restarted::Restarted;
 use crate::tables::{Tables, unsigned};
 
 /// How often a service is killed by default.
@@ -84,8 +80,11 @@ async fn once(path: &'static str, requests: u64, kills: usize, database: &Instan
     let dir = directory(&format!("requests {}", path.trim_start_matches('/')));
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let ports = (0..SERVICES).map(|_| free_port()).collect::<Result<Vec<_>>>()?;
-    let services = ports.iter().map(|port| Service::start(*port, database.url(), &dir));
-    let mut services = services.collect::<Result<Vec<_>>>()?;
+    let service = |port: &u16| {
+        let (log, args) = (dir.join(format!("service-{port}.log")), ["requests", "--port", &port.to_string()]);
+        Restarted::start(&log, &args, &[(DATABASE, database.url())])
+    };
+    let mut services = ports.iter().map(service).collect::<Result<Vec<_>>>()?;
 
     let start = Instant::now();
     let (next, done) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
@@ -98,7 +97,7 @@ async fn once(path: &'static str, requests: u64, kills: usize, database: &Instan
         reach(&done, kill * requests / (kills as u64 + 1)).await?;
         // Anywhere in a request: 16 of them are under way.
         tokio::time::sleep(Duration::from_micros(rng.u64(..3000))).await;
-        services[rng.usize(..SERVICES)].kill_and_start(database.url()).await?;
+        services[rng.usize(..SERVICES)].kill_and_start().await?;
     }
     let mut replies = Replies::new();
     while let Some(ended) = clients.join_next().await {
@@ -141,43 +140,4 @@ async fn judge(tables: &Tables, replies: &Replies) -> Result<Ledger> {
 /// A port that was free a moment ago.
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
-
-/// A service process.
-struct Service {
-    port: u16,
-    log: PathBuf,
-    child: Child,
-}
-
-impl Service {
-    fn start(port: u16, database: &str, dir: &Path) -> Result<Self> {
-        let log = dir.join(format!("service-{port}.log"));
-        Ok(Self { port, child: spawn(port, database, File::create(&log)?)?, log })
-    }
-
-    /// Kills it, and starts it again at once.
-    async fn kill_and_start(&mut self, database: &str) -> Result<()> {
-        if let Some(status) = self.child.try_wait()? {
-            bail!("a service has ended by itself ({status}): see {}", self.log.display());
-        }
-        self.child.kill().await?;
-        self.child = spawn(self.port, database, File::options().append(true).open(&self.log)?)?;
-        Ok(())
-    }
-
-    /// Lets it finish its requests and end.
-    async fn dismiss(mut self) -> Result<()> {
-        drop(self.child.stdin.take());
-        let status = timeout(QUIET, self.child.wait()).await.context("a service does not end")??;
-        ensure!(status.success(), "a service has failed ({status}): see {}", self.log.display());
-        Ok(())
-    }
-}
-
-fn spawn(port: u16, database: &str, log: File) -> Result<Child> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["requests", "--port", &port.to_string()]).env(DATABASE, database).kill_on_drop(true);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
-    command.spawn().context("cannot start a service")
 }
