@@ -10,6 +10,7 @@
 //! | `framework`, `idle` | idem alone, with a store that does nothing; `bin/allocations` counts its allocations |
 //! | `calls` | external calls at once, with few connections |
 //! | `requests` | HTTP requests in the layer, and their repeats |
+//! | `redis` | a worker that deduplicates in Redis |
 //! | `relay` | the relay of an outbox, compared to loops that publish |
 //! | `idle_worker` | a worker that has nothing to do |
 //! | `operator` | what somebody on call waits for: answers, the command and its page, replays |
@@ -32,6 +33,7 @@ mod options;
 mod outcome;
 mod plan;
 mod queue;
+mod redis;
 mod relay;
 mod requests;
 mod samples;
@@ -62,6 +64,7 @@ fn main() -> Result<ExitCode> {
         }
         Some(What::Calls) => runtime.block_on(calls::measure(&Servers::start(&[])?.database))?,
         Some(What::Requests) => runtime.block_on(requests::measure(&Servers::start(&[])?.database))?,
+        Some(What::Redis) => runtime.block_on(redis::measure(&Servers::start(&[])?.database))?,
         Some(What::Framework) => {
             let framework = runtime.block_on(framework::measure(200_000))?;
             println!("{framework}");

@@ -25,6 +25,8 @@ pub(crate) enum What {
     Framework,
     /// HTTP requests in the layer, 16 at once, compared to a handler with a transaction of its own; and their repeats.
     Requests,
+    /// A worker that deduplicates in Redis, compared to one with PostgreSQL, and to a loop that calls the same scripts.
+    Redis,
     /// The relay of an outbox on each broker, compared to loops that publish: messages per second, also with one key and
     /// beside an open transaction, and the time from commit to confirm at a fixed rate.
     Relay(Relayed),

@@ -1,4 +1,5 @@
 //! The suite for key-value stores over the one in memory.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::time::Duration;
 
