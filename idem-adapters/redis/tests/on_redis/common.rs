@@ -71,6 +71,10 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    pub(crate) fn url_with(&self, password: &str) -> String {
+        format!("redis://:{password}@127.0.0.1:{}", self.port)
+    }
+
     pub(crate) fn start(&mut self, arguments: &[&str]) {
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
@@ -88,8 +92,8 @@ impl Server {
 
     /// Does what an operator does with this password, which may be empty.
     pub(crate) async fn operate(&self, password: &str, command: &[&str]) {
-        let login = if password.is_empty() { String::new() } else { format!(":{password}@") };
-        let client = redis::Client::open(format!("redis://{login}127.0.0.1:{}", self.port)).unwrap();
+        let url = if password.is_empty() { self.url() } else { self.url_with(password) };
+        let client = redis::Client::open(url).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
         let (name, arguments) = command.split_first().unwrap();
         let _: redis::Value = redis::cmd(name).arg(arguments).query_async(&mut connection).await.unwrap();

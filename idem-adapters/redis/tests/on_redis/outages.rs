@@ -15,12 +15,11 @@ use crate::counting::{counted, reached, start};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Lets a worker process a message, then the server refuse it, then process another one.
-async fn refuses_for_a_while(refuse: &[(&str, &[&str])], password: &str, accept: &[&str]) {
-    let Some(server) = Server::run().await else { return };
-    let client = redis::Client::open(server.url()).unwrap();
+/// Lets a worker process a message, then the server refuse it, then process another one. Each command has its password.
+async fn refuses_for_a_while(server: &Server, url: &str, refuse: &[(&str, &[&str])], accept: (&str, &[&str])) {
+    let client = redis::Client::open(url).unwrap();
     let (broker, name) = (Broker::new(), unique("n"));
-    let (worker, health) = start(Redis::connect(&server.url()).await.unwrap(), &name, &broker);
+    let (worker, health) = start(Redis::connect(url).await.unwrap(), &name, &broker);
     broker.publish("orders", Publication::new("\"m-1\""));
     reached(&client, &name, 1).await;
     for (password, command) in refuse {
@@ -28,7 +27,7 @@ async fn refuses_for_a_while(refuse: &[(&str, &[&str])], password: &str, accept:
     }
     broker.publish("orders", Publication::new("\"m-2\""));
     until(async || !health.database()).await;
-    server.operate(password, accept).await;
+    server.operate(accept.0, accept.1).await;
     soon(broker.idle()).await;
     assert_eq!(counted(&client, &name).await, Some(2));
     assert!(health.database());
@@ -38,17 +37,42 @@ async fn refuses_for_a_while(refuse: &[(&str, &[&str])], password: &str, accept:
 /// After a failover an address may lead to a replica for a while.
 #[tokio::test]
 async fn a_replica_pauses_the_worker_until_it_is_promoted() {
-    // Nobody is there; it keeps what it has.
+    let Some(server) = Server::run().await else { return };
+    // Nobody is there, so it keeps what it has.
     let refuse = [("", &["REPLICAOF", "127.0.0.1", "1"][..])];
-    refuses_for_a_while(&refuse, "", &["REPLICAOF", "NO", "ONE"]).await;
+    refuses_for_a_while(&server, &server.url(), &refuse, ("", &["REPLICAOF", "NO", "ONE"])).await;
 }
 
 /// The client would not log in again by itself.
 #[tokio::test]
 async fn a_login_that_is_refused_pauses_the_worker_until_it_is_accepted() {
-    let refuse =
-        [("", &["CONFIG", "SET", "requirepass", "s3cret"][..]), ("s3cret", &["CLIENT", "KILL", "TYPE", "normal"])];
-    refuses_for_a_while(&refuse, "s3cret", &["CONFIG", "SET", "requirepass", ""]).await;
+    let Some(mut server) = Server::run().await else { return };
+    server.restart(&["--requirepass", "s3cret"]).await;
+    let set = |password: &'static str| ["CONFIG", "SET", "requirepass", password];
+    let refuse = [("s3cret", &set("other")[..]), ("other", &["CLIENT", "KILL", "TYPE", "normal"])];
+    refuses_for_a_while(&server, &server.url_with("s3cret"), &refuse, ("other", &set("s3cret"))).await;
+}
+
+/// Another program has a key under the name of its record. That is nothing that a worker may delete.
+#[tokio::test]
+async fn a_message_whose_record_is_not_ours_waits_and_others_go_on() {
+    let Some(world) = common::world().await else { return };
+    let client = redis::Client::open(std::env::var("REDIS_URL").unwrap()).unwrap();
+    let (broker, name) = (Broker::new(), unique("n"));
+    let foreign = format!("idem:{name}/count/m-1");
+    let _: redis::Value =
+        redis::cmd("SET").arg(&foreign).arg("theirs").query_async(&mut world.client.clone()).await.unwrap();
+    let (worker, health) = start(world.redis.clone(), &name, &broker);
+    for id in ["m-1", "m-2", "m-3"] {
+        broker.publish("orders", Publication::new(format!("\"{id}\"")));
+    }
+    reached(&client, &name, 2).await;
+    until(async || broker.queue("orders").counts().unsettled == 1).await;
+    assert!(health.database());
+    let _: i64 = redis::cmd("DEL").arg(&foreign).query_async(&mut world.client.clone()).await.unwrap();
+    soon(broker.idle()).await;
+    assert_eq!(counted(&client, &name).await, Some(3));
+    worker.abort();
 }
 
 /// All times of a record, and the one that an age is compared with, are those of Redis: the clock of a client may be wrong.
@@ -76,13 +100,14 @@ async fn the_clock_is_that_of_redis() {
 #[tokio::test]
 async fn a_replica_and_a_refused_login_are_named() {
     let Some(mut server) = Server::run().await else { return };
-    let redis = Redis::connect(&server.url()).await.unwrap();
-    server.operate("", &["REPLICAOF", "127.0.0.1", "1"]).await;
+    server.restart(&["--requirepass", "s3cret"]).await;
+    let redis = Redis::connect(&server.url_with("s3cret")).await.unwrap();
+    server.operate("s3cret", &["REPLICAOF", "127.0.0.1", "1"]).await;
     let refused = redis.store().acquire(&id(), Fingerprint::of(b"{}"), Uuid::new_v4(), MINUTE, MINUTE).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     let text = texts(&redis.store().check(MINUTE).await.unwrap_err());
     assert!(text.contains("replica"), "{text}");
-    server.restart(&["--requirepass", "s3cret"]).await;
+    server.restart(&["--requirepass", "other"]).await;
     let text = texts(&redis.store().check(MINUTE).await.unwrap_err());
     assert!(text.contains("login") && !text.contains("s3cret"), "{text}");
 }
