@@ -200,7 +200,12 @@ impl<K: KeyValueStore> Pipeline<KeyValue<K>> {
         // Only without a record is it unknown whether it was processed.
         let has_record = starts > 1 || carried.lease.as_ref().is_some_and(|lease| lease.attempts > 0);
         let through = now.checked_sub(self.keep()).filter(|_| !has_record)?;
-        let error = age::too_old(through, delivery.published_at(), route.retention, false)?;
+        age::too_old(through, delivery.published_at(), route.retention, false)?;
+        let error = format!(
+            "it was published longer ago than records are kept, {}, so it is unknown whether it was processed. If it was not, resolve \
+             this letter with `Replay`, and publish the message again",
+            age::shown(self.keep())
+        );
         Some(Failure::undeliverable(Undeliverable::new(Reason::TooOld, error)))
     }
 
