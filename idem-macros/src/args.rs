@@ -139,10 +139,11 @@ pub(crate) fn set<T>(
 
 /// Parses a word that has no value.
 pub(crate) fn flag(slot: &mut Option<Ident>, word: &Ident, input: ParseStream<'_>) -> Result<()> {
+    let is_repeated = slot.replace(word.clone()).is_some();
     if !input.is_empty() && !input.peek(Token![,]) {
         return Err(Error::new(word.span(), format!("`{word}` has no value: write `{word}`, or leave it out")));
     }
-    if slot.replace(word.clone()).is_some() {
+    if is_repeated {
         return Err(Error::new(word.span(), format!("`{word}` is given twice; keep one")));
     }
     Ok(())

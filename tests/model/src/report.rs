@@ -69,5 +69,5 @@ fn line(case: &Case, Searched { states, end }: &Searched) -> (bool, String) {
         }
         (_, End::Limit) => (false, "TOO LARGE", "not searched to the end".to_owned()),
     };
-    (right, format!("{word:<10}{:<9}{}: {end}, {states} states", case.part, case.text))
+    (right, format!("{word:<10}{:<10}{}: {end}, {states} states", case.part, case.text))
 }

@@ -69,23 +69,29 @@ async fn handler(_: Event) -> Result<(), BoxError> {
 
 fn register(store: Postgres, source: impl Source) {
     let _ = Worker::new("billing", store, source).handler::<handler>();
+//~                                               ^^^^^^^ this handler takes `&mut BestEffort`, which the store `idem::Postgres` does not have
+//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has `&mut RedisWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as `&mut BestEffort`
 }
 
 // case: best_effort_with_a_connection
 #[idempotent(key = id, best_effort)]
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
+//~                           ^^^^^^^^^^^^^^^^^ a handler with `best_effort` takes no connection: its effect is in another system, and may be repeated after a crash. Remove the parameter, or remove `best_effort`, and the writes are applied once
     Ok(())
 }
 
 // case: best_effort_and_natural
 #[idempotent(key = id, best_effort, natural)]
+//~                    ^^^^^^^^^^^ a `natural` handler needs no deduplication, and `best_effort` asks for one: remove one of them
 async fn handler(_: Event) -> Result<(), BoxError> {
     Ok(())
 }
 
 // case: best_effort_with_a_value
 #[idempotent(key = id, best_effort = true)]
+//~                    ^^^^^^^^^^^ `best_effort` has no value: write `best_effort`, or leave it out
 async fn handler(_: Event) -> Result<(), BoxError> {
+//~             ^^^^^^^^^^ a handler writes through the transaction of its claim: take `tx: &mut PgConnection`, or `tx: &mut SqliteConnection` (written out, without an alias for the reference)
     Ok(())
 }
 
@@ -99,4 +105,6 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 
 fn register(store: KeyValue<Memory>, source: impl Source) {
     let _ = Worker::new("billing", store, source).handler::<handler>();
+//~                                               ^^^^^^^ this handler takes `&mut PgConnection`, which the store `KeyValue<idem::key_value::Memory>` does not have
+//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has `&mut RedisWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as `&mut BestEffort`
 }

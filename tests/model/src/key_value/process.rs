@@ -18,6 +18,8 @@ pub(super) fn steps(steps: &mut Steps<'_>, delivery: usize) {
         Place::Tried(stage, failed) => (stage, failed),
     };
     match stage {
+        // Somebody else has the lease: the delivery waits, which is no progress.
+        Stage::Acquire if is_busy(steps.state, delivery) => {}
         Stage::Acquire => sent(steps, delivery, "acquires _", |after| acquire(world, after, delivery, failed)),
         Stage::Run => run(steps, delivery, failed),
         Stage::Apply => steps.step(who, "applies the writes of _", 0, |after| {
@@ -64,6 +66,11 @@ fn sent(steps: &mut Steps<'_>, delivery: usize, what: &'static str, change: impl
     }
 }
 
+fn is_busy(state: &State, delivery: usize) -> bool {
+    let running = Status::Running { is_over: false };
+    state.record.is_some_and(|record| record.status == running && record.owner != Some(delivery))
+}
+
 fn acquire(world: &World, state: &mut State, delivery: usize, failed: u8) -> Place {
     let running = Status::Running { is_over: false };
     let mut record =
@@ -73,9 +80,6 @@ fn acquire(world: &World, state: &mut State, delivery: usize, failed: u8) -> Pla
         Status::Half if !world.has(Defect::HalfRunsAgain) => {
             state.record = Some(Record { owner: Some(delivery), ..record });
             return Place::Tried(Stage::Bury, failed);
-        }
-        Status::Running { is_over: false } if record.owner != Some(delivery) => {
-            return Place::Tried(Stage::Acquire, failed);
         }
         Status::Running { .. } | Status::Half => {}
     }
@@ -124,7 +128,7 @@ fn complete(world: &World, state: &mut State, delivery: usize, failed: u8) -> Pl
     if !world.has(Defect::EffectBeforeRecord) {
         state.effects = (state.effects + 1).min(2);
     }
-    let is_half = world.handler == Handler::HalfApplied;
+    let is_half = world.handler == Handler::HalfApplied && !world.has(Defect::HalfIsDone);
     let status = if is_half { Status::Half } else { Status::Done };
     state.record = Some(Record { status, ..record });
     Place::Tried(if is_half { Stage::Bury } else { Stage::Ack }, failed)
@@ -161,6 +165,7 @@ pub(super) fn lease_ends(steps: &mut Steps<'_>) {
     let ended = Record { status: Status::Running { is_over: true }, ..record };
     let after = Some(ended).filter(|_| !steps.world.has(Defect::RecordEndsWithLease));
     match record.owner {
+        None if steps.world.has(Defect::LeaseStays) => {}
         None => steps.step("", "the lease of _ ends", 0, |state| state.record = after),
         Some(_) if steps.state.hangs > 0 => {
             steps.setback("", "the lease of _ ends while its process hangs", 0, |state| {

@@ -65,6 +65,8 @@ pub(crate) fn of(defect: Defect) -> World {
     let (handler, kills, losses) = match defect {
         Defect::AnyTokenBuries => (Handler::MayFail, 0, 0),
         Defect::HalfRunsAgain => (Handler::HalfApplied, 1, 0),
+        Defect::HalfIsDone => (Handler::HalfApplied, 0, 0),
+        Defect::LeaseStays => (Handler::Succeeds, 1, 0),
         Defect::RecordEndsWithLease => (Handler::Kills, 0, 0),
         Defect::EachAnswerIsAStart => (Handler::Succeeds, 0, MAX_STARTS),
         Defect::ReleaseKeepsStart => (Handler::Succeeds, 0, 0),
