@@ -40,7 +40,7 @@ pub(crate) fn record(id: &Id) -> Vec<u8> {
 /// A server of its own, with its data on disk.
 pub(crate) struct Server {
     home: TempDir,
-    port: u16,
+    pub(crate) port: u16,
     child: Option<Child>,
 }
 

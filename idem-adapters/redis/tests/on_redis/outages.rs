@@ -8,6 +8,9 @@ use idem_core::key_value::{Acquired, KeyValueStore};
 use idem_core::store::StoreError;
 use idem_redis::Redis;
 use idem_test::{Broker, Publication};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::common::{self, Server, id, record, unique};
@@ -41,6 +44,41 @@ async fn a_replica_pauses_the_worker_until_it_is_promoted() {
     // Nobody is there, so it keeps what it has.
     let refuse = [("", &["REPLICAOF", "127.0.0.1", "1"][..])];
     refuses_for_a_while(&server, &server.url(), &refuse, ("", &["REPLICAOF", "NO", "ONE"])).await;
+}
+
+/// Returns an address that leads to this port, and later to another one. Connections that are open stay where they are.
+async fn leading_to(port: watch::Receiver<u16>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (mut near, _) = listener.accept().await.unwrap();
+            let to = *port.borrow();
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(("127.0.0.1", to)).await.unwrap();
+                copy_bidirectional(&mut near, &mut far).await
+            });
+        }
+    });
+    url
+}
+
+/// The old server lives on as a replica, and keeps the connection.
+#[tokio::test]
+async fn an_address_is_followed_to_another_server_after_a_failover() {
+    let (Some(old), Some(new)) = (Server::run().await, Server::run().await) else { return };
+    let (lead, port) = watch::channel(old.port);
+    let [at_old, at_new] = [&old, &new].map(|server| redis::Client::open(server.url()).unwrap());
+    let (broker, name) = (Broker::new(), unique("n"));
+    let (worker, _) = start(Redis::connect(&leading_to(port).await).await.unwrap(), &name, &broker);
+    broker.publish("orders", Publication::new("\"m-1\""));
+    reached(&at_old, &name, 1).await;
+    lead.send_replace(new.port);
+    old.operate("", &["REPLICAOF", "127.0.0.1", &new.port.to_string()]).await;
+    broker.publish("orders", Publication::new("\"m-2\""));
+    soon(broker.idle()).await;
+    assert_eq!(counted(&at_new, &name).await, Some(1));
+    worker.abort();
 }
 
 /// The client would not log in again by itself.
