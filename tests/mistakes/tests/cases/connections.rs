@@ -91,7 +91,6 @@ async fn handler(_: Event) -> Result<(), BoxError> {
 #[idempotent(key = id, best_effort = true)]
 //~                    ^^^^^^^^^^^ `best_effort` has no value: write `best_effort`, or leave it out
 async fn handler(_: Event) -> Result<(), BoxError> {
-//~             ^^^^^^^^^^ a handler writes through the transaction of its claim: take `tx: &mut PgConnection`, or `tx: &mut SqliteConnection` (written out, without an alias for the reference)
     Ok(())
 }
 
