@@ -8,7 +8,7 @@
 //! nats --server "$NATS_URL" stream add reservations --subjects reservations --defaults
 //! aws dynamodb create-table --table-name stock --billing-mode PAY_PER_REQUEST \
 //!     --attribute-definitions AttributeName=sku,AttributeType=S --key-schema AttributeName=sku,KeyType=HASH
-//! aws dynamodb put-item --table-name stock --item '{"sku": {"S": "book"}, "free": {"N": "9"}}'
+//! aws dynamodb put-item --table-name stock --item '{"sku": {"S": "book"}, "copies": {"N": "9"}}'
 //! cargo run -p idem-example-dynamodb
 //! nats --server "$NATS_URL" pub reservations '{"event_id": "e-1", "sku": "book", "n": 2}'
 //! aws dynamodb get-item --table-name stock --key '{"sku": {"S": "book"}}'
@@ -36,7 +36,7 @@ struct Reserve {
 #[idempotent(key = "event_id", name = "reserve")]
 async fn reserve(event: Reserve, writes: &mut DynamoWrites) -> Result<(), BoxError> {
     let stock = Item::of("stock", "sku", &event.sku);
-    writes.update(stock, "SET free = free - :n").only_if("free >= :n").value(":n", event.n);
+    writes.update(stock, "SET copies = copies - :n").only_if("copies >= :n").value(":n", event.n);
     Ok(())
 }
 
@@ -85,13 +85,14 @@ mod tests {
 
     /// Creates the table of the stock, with nine books.
     async fn stock(client: &Client) -> Result<(), BoxError> {
-        let sku = AttributeDefinition::builder().attribute_name("sku").attribute_type(ScalarAttributeType::S).build()?;
+        let sku =
+            AttributeDefinition::builder().attribute_name("sku").attribute_type(ScalarAttributeType::S).build()?;
         let key = KeySchemaElement::builder().attribute_name("sku").key_type(KeyType::Hash).build()?;
         let create = client.create_table().table_name("stock").attribute_definitions(sku).key_schema(key);
         let created = create.billing_mode(BillingMode::PayPerRequest).send().await;
         assert!(created.map_or_else(|error| error.into_service_error().is_resource_in_use_exception(), |_| true));
         let book = client.put_item().table_name("stock").item("sku", AttributeValue::S("book".to_owned()));
-        book.item("free", AttributeValue::N("9".to_owned())).send().await?;
+        book.item("copies", AttributeValue::N("9".to_owned())).send().await?;
         Ok(())
     }
 
@@ -124,8 +125,8 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, ["dead", "duplicate", "processed"]);
         let get = client.get_item().table_name("stock").key("sku", AttributeValue::S("book".to_owned()));
-        let free = get.send().await?.item.and_then(|mut item| item.remove("free"));
-        assert_eq!(free, Some(AttributeValue::N("7".to_owned())));
+        let copies = get.send().await?.item.and_then(|mut item| item.remove("copies"));
+        assert_eq!(copies, Some(AttributeValue::N("7".to_owned())));
         Ok(())
     }
 }

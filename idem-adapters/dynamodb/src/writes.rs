@@ -27,7 +27,7 @@ const MOST: usize = 99;
 /// # struct Reserve { event_id: String, sku: String, n: i64 }
 /// async fn reserve(event: Reserve, writes: &mut DynamoWrites) -> Result<(), BoxError> {
 ///     let stock = Item::of("stock", "sku", &event.sku);
-///     writes.update(stock, "SET free = free - :n").only_if("free >= :n").value(":n", event.n);
+///     writes.update(stock, "SET copies = copies - :n").only_if("copies >= :n").value(":n", event.n);
 ///     writes.put(Item::of("reservations", "id", event.event_id), [("sku", &event.sku)]);
 ///     Ok(())
 /// }
@@ -36,7 +36,7 @@ const MOST: usize = 99;
 /// let mut writes = DynamoWrites::default();
 /// reserve(Reserve { event_id: "e-1".to_owned(), sku: "book".to_owned(), n: 2 }, &mut writes).await?;
 /// let mut expected = DynamoWrites::default();
-/// expected.update(Item::of("stock", "sku", "book"), "SET free = free - :n").only_if("free >= :n").value(":n", 2);
+/// expected.update(Item::of("stock", "sku", "book"), "SET copies = copies - :n").only_if("copies >= :n").value(":n", 2);
 /// expected.put(Item::of("reservations", "id", "e-1"), [("sku", "book")]);
 /// assert_eq!(writes, expected);
 /// # Ok(()) }
