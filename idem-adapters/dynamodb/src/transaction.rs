@@ -134,9 +134,9 @@ fn judge<'a>(reasons: &'a [CancellationReason], writes: &DynamoWrites, failure: 
     });
     let mut failures: Vec<(usize, Failure)> = failures.collect();
     // What passes comes first, so that no attempt counts while a part of the transaction was not even looked at.
-    failures.sort_by_key(|(_, failure)| failure.cause == Cause::Content);
+    failures.sort_by_key(|(_, failure)| matches!(failure.cause, Cause::Content | Cause::Missing));
     match failures.into_iter().next() {
-        Some((number @ 1.., Failure { cause: Cause::Content, text })) => {
+        Some((number @ 1.., Failure { cause: Cause::Content | Cause::Missing, text })) => {
             let write = writes.writes.get(number - 1).map(|write| write.name()).unwrap_or_default();
             Ok(Judged::Refused(format!("write {number}, {write}: {text}")))
         }
