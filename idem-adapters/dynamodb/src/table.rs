@@ -59,7 +59,7 @@ pub(crate) async fn create(dynamodb: &DynamoDb) -> Result<(), Error> {
 fn with_schema(request: CreateTableFluentBuilder) -> Result<CreateTableFluentBuilder, BuildError> {
     let text =
         |name| AttributeDefinition::builder().attribute_name(name).attribute_type(ScalarAttributeType::S).build();
-    let key = |name| KeySchemaElement::builder().attribute_name(name).key_type(KeyType::Hash).build();
+    let key = |name: &str| KeySchemaElement::builder().attribute_name(name).key_type(KeyType::Hash).build();
     // Of a letter only the name: a burst of dead letters must not be throttled by their size in the index.
     let names = Projection::builder().projection_type(ProjectionType::KeysOnly).build();
     let dead = GlobalSecondaryIndex::builder().index_name(DEAD).key_schema(key(DEAD)?).projection(names).build()?;

@@ -7,4 +7,5 @@ mod costs;
 mod fake;
 mod faults;
 mod input;
+mod kills;
 mod start;
