@@ -65,6 +65,40 @@ missing!(
     "the feature `redis` is off",
     "switch it on in Cargo.toml: `idem = {{ package = \"idem-rs\", .., features = [\"redis\"] }}`"
 );
+
+/// As the others, with a second argument.
+#[cfg(not(feature = "dynamodb"))]
+mod dynamodb {
+    /// Needs a feature of idem that is off.
+    #[derive(Debug)]
+    pub enum DynamoDb {}
+
+    #[diagnostic::on_unimplemented(
+        message = "`DynamoDb` needs the feature `dynamodb` of idem",
+        label = "the feature `dynamodb` is off",
+        note = "switch it on in Cargo.toml: `idem = {{ package = \"idem-rs\", .., features = [\"dynamodb\"] }}`"
+    )]
+    pub trait Feature<A> {
+        type Output;
+
+        fn output(_: A) -> Self::Output;
+    }
+
+    impl DynamoDb {
+        #[doc(hidden)]
+        pub fn connect<A>(config: A, _: impl Sized) -> <Self as Feature<A>>::Output
+        where
+            Self: Feature<A>,
+        {
+            Self::output(config)
+        }
+    }
+}
+
+#[cfg(not(feature = "dynamodb"))]
+#[doc(hidden)]
+pub use dynamodb::DynamoDb;
+
 missing!(
     Kafka,
     kafka,

@@ -22,7 +22,7 @@ pub(crate) struct Options {
 /// The suites, each with its chore: the tests of the adapters, those of the PostgreSQL store and the pipeline on it, the
 /// faults on each broker in each mode, and a small campaign of the demo.
 const SUITES: [(&str, &str); 4] = [
-    ("adapters", "test -- -p idem-rabbitmq -p idem-nats -p idem-kafka -p idem-http -p idem-redis"),
+    ("adapters", "test -- -p idem-rabbitmq -p idem-nats -p idem-kafka -p idem-http -p idem-redis -p idem-dynamodb"),
     (
         "stores",
         "test -- -p idem-core -p idem-conformance -p idem-pipeline --test postgres_store --test store_postgres --test pipeline_postgres",
@@ -177,10 +177,11 @@ impl Kind {
     }
 }
 
-/// Returns the servers of a set. Kafka is the same in each: Maven provides the current version.
+/// Returns the servers of a set. Those of Maven and PyPI are the same in each.
 pub(crate) fn found(of: fn(&Kind) -> Found) -> Vec<Found> {
-    let kafka = Found { name: "Kafka", version: Ok(idem_services::Kafka::VERSION.to_owned()), choice: None };
-    KINDS.iter().map(of).chain([kafka]).collect()
+    let same = [("Kafka", idem_services::Kafka::VERSION), ("moto", idem_services::Moto::VERSION)];
+    let same = same.map(|(name, version)| Found { name, version: Ok(version.to_owned()), choice: None });
+    KINDS.iter().map(of).chain(same).collect()
 }
 
 /// Runs a script. Returns what it says of the version, if that begins with the wanted one.

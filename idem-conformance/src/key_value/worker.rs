@@ -121,6 +121,7 @@ impl Line {
         let worker = Worker::new(&*consumer, engine, broker.queue("orders"))
             .state(shared.clone())
             .handler::<H>()
+            .max_payload(64 * 1024)
             .retry(RetryPolicy::new().max_attempts(3).min_delay(Duration::from_millis(5)).factor(1.0))
             .observe(move |observed| {
                 let outcome = match observed.outcome {
@@ -315,6 +316,9 @@ pub async fn writes_that_are_refused_are_a_failed_attempt<W: World>(world: W) {
 
 /// They are not tried again.
 pub async fn half_applied_writes_are_a_dead_letter<W: World>(world: W) {
+    if !W::HALF_APPLIES {
+        return;
+    }
     let mut line = start(&world);
     line.publish("e-1", "half");
     assert_eq!(line.outcome().await, "half applied");
@@ -356,6 +360,10 @@ impl<K: KeyValueStore> KeyValueStore for Losing<K> {
 
     fn name(&self) -> String {
         self.store.name()
+    }
+
+    fn max_payload(&self) -> usize {
+        self.store.max_payload()
     }
 
     async fn check(&self, keep: Duration) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use idem_core::key_value::{BestEffort, Id, KeyValueStore, Letter};
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason};
 use uuid::Uuid;
 
-/// A key-value store with writes that can be refused, and half applied.
+/// A key-value store with writes that can be refused.
 pub trait World: Send + Sync + Sized + 'static {
     /// What handlers write.
     type Writes: Default + Send + Sync + 'static;
@@ -15,6 +15,9 @@ pub trait World: Send + Sync + Sized + 'static {
     type Store: KeyValueStore<Writes = Self::Writes>;
     /// The engine of a worker with this store.
     type Engine: HasConnection<Self::Writes> + HasConnection<BestEffort>;
+
+    /// Whether a write can fail behind one that was applied. It cannot if all of them are one transaction.
+    const HALF_APPLIES: bool = true;
 
     /// Connects to an own part of the store. `None`, with a message to the user, if there is no server.
     fn make() -> impl Future<Output = Option<Self>> + Send;
@@ -31,7 +34,7 @@ pub trait World: Send + Sync + Sized + 'static {
     /// Adds a write that is refused before anything is written.
     fn refuse(writes: &mut Self::Writes, counter: &str);
 
-    /// Adds a write that fails although nothing foretells it.
+    /// Adds a write that fails although nothing foretells it. Not called without [`HALF_APPLIES`](Self::HALF_APPLIES).
     fn fail(writes: &mut Self::Writes, counter: &str);
 
     /// Reads a counter.

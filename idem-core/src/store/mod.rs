@@ -126,8 +126,8 @@ impl<S: Transactions + InboxRows + OutboxRows + Consumers> Store for S {}
 #[diagnostic::on_unimplemented(
     message = "this handler takes `&mut {C}`, which the store `{Self}` does not have",
     note = "`Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has \
-            `&mut RedisWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as \
-            `&mut BestEffort`"
+            `&mut RedisWrites`, `DynamoDb` has `&mut DynamoWrites`; a key-value store also has handlers with `best_effort`, \
+            which take no connection, as `&mut BestEffort`"
 )]
 pub trait HasConnection<C>: Engine {
     /// Whether what a handler does through it is only deduplicated, and not applied together with the completion.

@@ -51,7 +51,7 @@ async fn handler(_: Event, _: &mut old_sqlx::PgConnection) -> Result<(), BoxErro
 fn register(store: Postgres, source: impl Source) {
     let _ = Worker::new("billing", store, source).handler::<handler>();
 //~                                               ^^^^^^^ this handler takes `&mut old_sqlx::PgConnection`, which the store `idem::Postgres` does not have
-//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has `&mut RedisWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as `&mut BestEffort`
+//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has `&mut RedisWrites`, `DynamoDb` has `&mut DynamoWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as `&mut BestEffort`
 }
 
 // case: connection_twice

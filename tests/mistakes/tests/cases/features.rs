@@ -50,6 +50,13 @@ async fn run(store: Postgres) -> Result<(), BoxError> {
     Ok(())
 }
 
+// case: dynamodb_without_its_feature
+async fn run(config: String, orders: impl idem::Source) -> Result<(), BoxError> {
+    let records = DynamoDb::connect(&config, "idem").create_table().await?;
+    Worker::new("billing", records, orders).handler::<handler>().run_until(idem::shutdown_signal()).await?;
+    Ok(())
+}
+
 // case: options_without_its_feature
 async fn run(store: Postgres) -> Result<(), BoxError> {
     let orders = Kafka::options("localhost:9092").connect().await?.topic("orders").await?;

@@ -41,7 +41,7 @@ async fn handler(_: Event, _: &mut SqliteConnection) -> Result<(), BoxError> {
 fn register(store: Postgres, source: impl Source) {
     let _ = Worker::new("billing", store, source).handler::<handler>();
 //~                                               ^^^^^^^ this handler takes `&mut SqliteConnection`, which the store `idem::Postgres` does not have
-//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has `&mut RedisWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as `&mut BestEffort`
+//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has `&mut RedisWrites`, `DynamoDb` has `&mut DynamoWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as `&mut BestEffort`
 }
 
 // case: register_with_a_transaction
@@ -55,7 +55,7 @@ async fn handler(_: Event, _: &mut Transaction<'_, sqlx::Postgres>) -> Result<()
 fn register(store: Postgres, source: impl Source) {
     let _ = Worker::new("billing", store, source).handler::<handler>();
 //~                                               ^^^^^^^ this handler takes `&mut Transaction<'static, sqlx::Postgres>`, which the store `idem::Postgres` does not have
-//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has `&mut RedisWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as `&mut BestEffort`
+//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has `&mut RedisWrites`, `DynamoDb` has `&mut DynamoWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as `&mut BestEffort`
 }
 
 // case: register_without_the_attribute

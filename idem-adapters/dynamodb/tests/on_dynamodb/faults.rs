@@ -1,0 +1,118 @@
+//! Answers that no test server gives: throttling, conflicts, none at all.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use idem_conformance::soon;
+use idem_core::key_value::{Completed, KeyValueStore};
+use idem_core::store::StoreError;
+use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, State, Worker};
+use idem_dynamodb::{DynamoDb, DynamoWrites};
+use idem_test::{Broker, Publication};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use crate::common::{config, counter, id};
+use crate::fake::{error, serve, table};
+
+const LONG: Duration = Duration::from_secs(60);
+
+struct Count;
+
+impl Handler for Count {
+    const NAME: &'static str = "count";
+    type Message = String;
+    type Input = String;
+    type Params = (State<Arc<AtomicUsize>>,);
+    type Connection = DynamoWrites;
+
+    fn key(id: &String, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(id)
+    }
+
+    async fn handle(id: String, (State(runs),): Self::Params, writes: &mut DynamoWrites) -> Result<(), BoxError> {
+        runs.fetch_add(1, SeqCst);
+        writes.update(counter(&id), "ADD n :one").value(":one", 1);
+        Ok(())
+    }
+}
+
+/// A policy with one attempt: a fault that was counted as one would end the message.
+#[tokio::test]
+async fn conflicts_and_throttling_charge_no_attempt() {
+    let (asked, cancelled) = (AtomicUsize::new(0), "TransactionCanceledException");
+    let url = serve(move |request| {
+        let answer = match request.action.as_str() {
+            "UpdateItem" | "TransactWriteItems" => match asked.fetch_add(1, SeqCst) {
+                0 => error("ThrottlingException", ""),
+                1 => error("TransactionConflictException", ""),
+                3 => error(cancelled, r#","CancellationReasons":[{"Code":"TransactionConflict"},{"Code":"None"}]"#),
+                4 => error(cancelled, r#","CancellationReasons":[{"Code":"None"},{"Code":"ThrottlingError"}]"#),
+                5 => error("ProvisionedThroughputExceededException", ""),
+                6 => error("TransactionInProgressException", ""),
+                _ => (200, "{}".to_owned()),
+            },
+            action => table(action).unwrap(),
+        };
+        async move { answer }
+    })
+    .await;
+    let (broker, runs) = (Broker::new(), Arc::new(AtomicUsize::new(0)));
+    broker.publish("orders", Publication::new("\"e-1\""));
+    let (report, mut outcomes) = mpsc::unbounded_channel();
+    let dynamodb = DynamoDb::connect(&config(&url), "idem").await.unwrap();
+    let worker = Worker::new("billing", dynamodb, broker.queue("orders"))
+        .state(runs.clone())
+        .handler::<Count>()
+        .max_payload(1000)
+        .retry(idem_core::RetryPolicy::new().max_attempts(1))
+        .observe(move |observed| drop(report.send(observed.outcome.as_str().to_owned())));
+    let worker = tokio::spawn(worker.run_until(std::future::pending()));
+    assert_eq!(soon(outcomes.recv()).await.unwrap(), "processed");
+    assert_eq!(runs.load(SeqCst), 1);
+    worker.abort();
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_a_lost_connection() {
+    let url = serve(|request| async move { table(&request.action).unwrap() }).await;
+    let store = DynamoDb::connect(&config(&url), "idem").await.unwrap().store().clone();
+    // Its answers to other actions are a panic, and the connection ends.
+    let away = store.acquire(&id(), Fingerprint::of(b"{}"), Uuid::new_v4(), LONG, LONG).await;
+    assert!(matches!(away, Err(StoreError::ConnectionLost(_))), "{away:?}");
+}
+
+/// The policy lacks an action: nothing is wrong with the message.
+#[tokio::test]
+async fn a_denied_action_is_no_fault_of_the_message() {
+    let url =
+        serve(|request| async move { table(&request.action).unwrap_or(error("AccessDeniedException", "")) }).await;
+    let store = DynamoDb::connect(&config(&url), "idem").await.unwrap().store().clone();
+    let denied = store.acquire(&id(), Fingerprint::of(b"{}"), Uuid::new_v4(), LONG, LONG).await;
+    assert!(
+        matches!(&denied, Err(StoreError::Unavailable(why)) if why.to_string().contains("AccessDenied")),
+        "{denied:?}"
+    );
+}
+
+/// The first request of its completion was applied, and its answer was lost.
+#[tokio::test]
+async fn a_repeated_transaction_finds_its_own_completion() {
+    use base64::Engine;
+    let token = Uuid::new_v4();
+    let own = base64::prelude::BASE64_STANDARD.encode(token.as_bytes());
+    let reasons = format!(
+        r#","CancellationReasons":[{{"Code":"ConditionalCheckFailed","Item":{{"pk":{{"S":"k"}},"state":{{"S":"done"}},"token":{{"B":"{own}"}}}}}},{{"Code":"None"}}]"#
+    );
+    let url = serve(move |request| {
+        let answer = table(&request.action).unwrap_or_else(|| error("TransactionCanceledException", &reasons));
+        async move { answer }
+    })
+    .await;
+    let store = DynamoDb::connect(&config(&url), "idem").await.unwrap().store().clone();
+    let mut writes = DynamoWrites::default();
+    writes.delete(counter("n"));
+    assert_eq!(store.complete(&id(), token, LONG, &writes).await.unwrap(), Completed::Yes);
+    assert_eq!(store.complete(&id(), Uuid::new_v4(), LONG, &writes).await.unwrap(), Completed::Lost);
+}
