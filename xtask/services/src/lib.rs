@@ -16,6 +16,7 @@
 mod apt;
 mod browser;
 mod instance;
+mod java;
 mod kafka;
 mod nats;
 mod place;
@@ -24,6 +25,7 @@ mod process;
 mod rabbitmq;
 mod server;
 mod shared;
+mod sqs;
 
 pub use apt::{chromium, program, tools};
 pub use browser::Browser;
@@ -34,3 +36,4 @@ pub use place::root;
 pub use postgres::Postgres;
 pub use rabbitmq::{RabbitMq, Secure};
 pub use shared::{Status, down, exports, prepare, status, up};
+pub use sqs::Sqs;

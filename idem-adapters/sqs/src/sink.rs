@@ -1,0 +1,174 @@
+//! Queues as a sink.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use aws_types::SdkConfig;
+use futures_util::future::join_all;
+use idem_core::{Sink, SinkError, StagedMessage};
+use tokio::sync::OnceCell;
+use tokio::task::JoinSet;
+
+use crate::batch::{Batches, Ended};
+use crate::config::Config;
+use crate::error::{Cause, Failure};
+use crate::message::{LARGEST, Outgoing};
+use crate::name::{NoUrl, find, place, remedy};
+use crate::requests::{Answer, all, answered, results};
+
+/// Queues of SQS, to which a relay publishes the messages of an outbox: see [`Sqs::queues`](crate::Sqs::queues).
+pub struct Queues {
+    sdk: SdkConfig,
+    prefix: String,
+    cloud_events: Option<String>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    config: Option<Arc<Config>>,
+    /// The queues that were found, by their destinations.
+    queues: HashMap<String, Arc<OnceCell<Arc<Batches<Outgoing>>>>>,
+    /// The tasks that send. Dropping them ends the calls that are under way.
+    senders: JoinSet<()>,
+}
+
+impl Queues {
+    pub(crate) fn new(sdk: SdkConfig, prefix: String) -> Self {
+        Self { sdk, prefix, cloud_events: None, state: Mutex::default() }
+    }
+
+    /// Publishes each message as a CloudEvent in binary mode: attributes `ce-id`, `ce-source` and so on, as in
+    /// [`StagedMessage::cloud_event`], and the content type as `content-type`. These are five or six of the ten attributes that SQS allows.
+    /// `source` says where the events come from, for example `/shop/billing`. An empty one is an error when the relay starts.
+    #[must_use]
+    pub fn cloud_events(mut self, source: impl Into<String>) -> Self {
+        self.cloud_events = Some(source.into());
+        self
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn config(&self) -> Result<Arc<Config>, SinkError> {
+        let mut state = self.state();
+        if let Some(config) = &state.config {
+            return Ok(Arc::clone(config));
+        }
+        let config = Arc::new(Config::new(&self.sdk)?);
+        state.config = Some(Arc::clone(&config));
+        Ok(config)
+    }
+
+    /// Returns the calls of a queue. Calls at the same time ask for its URL once.
+    async fn batches(&self, queue: &str) -> Result<Arc<Batches<Outgoing>>, SinkError> {
+        let cell = Arc::clone(self.state().queues.entry(queue.to_owned()).or_default());
+        let found = cell.get_or_try_init(|| self.find(queue)).await.cloned();
+        if found.is_err() {
+            self.state().queues.remove(queue);
+        }
+        found
+    }
+
+    async fn find(&self, queue: &str) -> Result<Arc<Batches<Outgoing>>, SinkError> {
+        let config = self.config()?;
+        let (url, _) = find(&config.client, queue, &config.region).await.map_err(|error| match error {
+            NoUrl::Invalid(text) => SinkError::message(text),
+            NoUrl::Failed(failure) => failed(&failure, "sqs:GetQueueUrl", &place(queue, &config.region), queue),
+        })?;
+        let url: Arc<str> = url.into();
+        let (batches, sending) = Batches::new(LARGEST, |message: &Outgoing| message.size, move |messages| {
+            send(Arc::clone(&config), Arc::clone(&url), messages)
+        });
+        self.state().senders.spawn(sending);
+        Ok(Arc::new(batches))
+    }
+}
+
+/// Sends up to ten messages. If SQS refuses all of them because of one, each is sent alone.
+async fn send(config: Arc<Config>, url: Arc<str>, messages: Vec<Outgoing>) -> Vec<Answer> {
+    match send_together(&config, &url, &messages).await {
+        Ok(answers) => answers,
+        Err(failure) if failure.cause == Cause::Content && messages.len() > 1 => {
+            let alone = messages.iter().map(|message| send_together(&config, &url, std::slice::from_ref(message)));
+            let one = |answers: Result<Vec<Answer>, Failure>| answers.unwrap_or_else(|failure| all(1, &failure));
+            join_all(alone).await.into_iter().flat_map(one).collect()
+        }
+        Err(failure) => all(messages.len(), &failure),
+    }
+}
+
+async fn send_together(config: &Config, url: &str, messages: &[Outgoing]) -> Result<Vec<Answer>, Failure> {
+    let entries = messages.iter().enumerate().map(|(number, message)| message.entry(number));
+    let entries = entries.collect::<Result<_, _>>().map_err(|error| Failure::of("InvalidEntry", &error.to_string()))?;
+    let request = config.client.send_message_batch().queue_url(url).set_entries(Some(entries));
+    let answer = answered(request.send()).await?;
+    Ok(results(messages.len(), answer.successful().iter().map(|entry| entry.id()), answer.failed()))
+}
+
+/// Returns the error of a message that was not stored.
+fn failed(failure: &Failure, action: &str, place: &str, queue: &str) -> SinkError {
+    match failure.cause {
+        Cause::Missing | Cause::Denied => SinkError::message(failure.error(action, place, &remedy(queue))),
+        Cause::Content => SinkError::message(format!("{place} refuses it: {failure}")),
+        Cause::Credentials | Cause::Clock | Cause::Unavailable => {
+            SinkError::broker(failure.error(action, place, &remedy(queue)))
+        }
+    }
+}
+
+impl Sink for Queues {
+    fn system(&self) -> &'static str {
+        "aws_sqs"
+    }
+
+    /// The prefix of the names.
+    fn name(&self) -> &str {
+        &self.prefix
+    }
+
+    /// 1 MiB, which applies to payload and attributes together. A queue may have a smaller limit.
+    fn limit(&self) -> Option<usize> {
+        Some(LARGEST)
+    }
+
+    async fn open(&self) -> Result<(), SinkError> {
+        if self.cloud_events.as_deref() == Some("") {
+            return Err(SinkError::message("the source given to .cloud_events(..) is empty: CloudEvents need one"));
+        }
+        self.config().map(drop)
+    }
+
+    async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
+        let queue = format!("{}{}", self.prefix, message.to());
+        let outgoing = Outgoing::new(message, &queue, self.cloud_events.as_deref())?;
+        let batches = self.batches(&queue).await?;
+        match batches.call(outgoing).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(failure)) => {
+                if failure.cause == Cause::Missing {
+                    // It was deleted, and may have another URL when it is there again.
+                    self.state().queues.remove(&queue);
+                }
+                let region = self.config()?.region.clone();
+                Err(failed(&failure, "sqs:SendMessage", &place(&queue, &region), &queue))
+            }
+            Err(Ended) => Err(SinkError::broker("the sink was closed before SQS has answered")),
+        }
+    }
+
+    /// Calls that wait for an answer end with an error.
+    async fn close(&self) {
+        let state = std::mem::take(&mut *self.state());
+        let mut senders = state.senders;
+        senders.shutdown().await;
+    }
+}
+
+impl fmt::Debug for Queues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queues").field("prefix", &self.prefix).field("region", &self.sdk.region()).finish_non_exhaustive()
+    }
+}
