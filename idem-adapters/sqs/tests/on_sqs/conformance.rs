@@ -1,10 +1,13 @@
 //! The conformance suite for sources, on a standard queue of SQS.
 
+use std::time::Duration;
+
 use crate::common;
 use idem_conformance::Proxy;
 use idem_conformance::source::{Features, World};
 use idem_sqs::Queue;
 use idem_test::Publication;
+use tokio::time::{sleep, timeout};
 
 /// A queue that is consumed through a relay, which can be cut.
 struct Standard {
@@ -49,8 +52,18 @@ impl World for Standard {
         self.world.source_through(&self.relay).await
     }
 
+    /// A request opens another connection if its own is cut before it is sent, so an idle source must see one refused. A source
+    /// whose receive was under way has lost that, and sends no more; an idle one sends a receive each second.
     async fn cut(&self) {
-        self.relay.cut();
+        let before = self.relay.refused();
+        self.relay.refuse(true);
+        let _ = timeout(Duration::from_secs(2), async {
+            while self.relay.refused() == before {
+                sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        self.relay.refuse(false);
     }
 
     async fn ready(&self) -> usize {

@@ -1,9 +1,14 @@
 //! FIFO queues: the order of message groups.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use idem_conformance::{Proxy, until};
 use idem_core::{Acker, DeliveryOrder, Settled, Source};
 use idem_sqs::Queue;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 
-use crate::common::{SHORT, World, next, nothing_for, subscribe_options};
+use crate::common::{SHORT, World, loss, next, nothing_for, subscribe_options};
 
 async fn open(world: &World, max_unsettled: u16) -> Queue {
     let mut queue = world.source().await.visibility(SHORT);
@@ -82,4 +87,45 @@ async fn a_group_that_was_released_by_a_close_comes_in_its_order() {
         assert_eq!(delivery.payload(), payload);
         acker.ack().await.unwrap();
     }
+}
+
+/// The messages of a receive whose answer is lost are hidden, with their groups, until their visibility timeout ends: 30 seconds.
+/// The same receive brings them at once.
+#[tokio::test]
+async fn a_receive_without_an_answer_is_repeated_and_brings_the_same_messages() {
+    let Some(world) = World::fifo().await else { return };
+    let swallows = Arc::new(AtomicBool::new(false));
+    let is_swallowed = Arc::clone(&swallows);
+    let relay = Proxy::passing(&world.url, move |mut client, mut server| {
+        let is_swallowed = Arc::clone(&is_swallowed);
+        async move {
+            let ((mut from_client, mut to_client), (mut from_server, mut to_server)) = (client.split(), server.split());
+            let answers = async {
+                let mut bytes = vec![0; 65_536];
+                while let Ok(count @ 1..) = from_server.read(&mut bytes).await {
+                    if !is_swallowed.load(SeqCst) && to_client.write_all(&bytes[..count]).await.is_err() {
+                        break;
+                    }
+                }
+            };
+            tokio::select! {
+                _ = copy(&mut from_client, &mut to_server) => {}
+                () = answers => {}
+            }
+        }
+    })
+    .await;
+    let options = || subscribe_options(10).with_order(DeliveryOrder::Key);
+    let mut queue = world.source_through(&relay).await;
+    queue.subscribe(options()).await.unwrap();
+    swallows.store(true, SeqCst);
+    world.publish_to("a", Some("group")).await;
+    until(async || world.hidden().await == 1).await;
+    relay.cut();
+    loss(&mut queue).await;
+    swallows.store(false, SeqCst);
+    queue.subscribe(options()).await.unwrap();
+    let (delivery, acker) = next(&mut queue).await;
+    assert_eq!(delivery.payload(), "a");
+    assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
 }

@@ -3,6 +3,7 @@
 
 mod common;
 mod conformance;
+mod costs;
 mod event_bus;
 mod fifo;
 mod leases;

@@ -34,7 +34,7 @@ pub(crate) fn config(endpoint: &str) -> SdkConfig {
     let credentials = Credentials::from_keys("idem", "s3ntinel", None);
     SdkConfig::builder()
         .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("elasticmq"))
+        .region(Region::new("eu-west-1"))
         .endpoint_url(endpoint)
         .credentials_provider(SharedCredentialsProvider::new(credentials))
         .http_client(aws_smithy_http_client::Builder::new().build_http())
