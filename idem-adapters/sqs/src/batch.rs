@@ -10,8 +10,9 @@ use tokio::time::{Instant, sleep_until};
 use crate::error::Failure;
 use crate::requests::ENTRIES;
 
-/// How long calls wait for others while a request is under way. Without one, they do not wait.
-const GATHER: Duration = Duration::from_millis(20);
+/// How long the first call waits for others, if there are likely to be some: while a request is under way, or after one of
+/// several. Calls one after another do not wait.
+const GATHER: Duration = Duration::from_millis(10);
 
 /// How many requests may be under way.
 const REQUESTS: usize = 16;
@@ -63,13 +64,14 @@ async fn run<T, A, F>(
     F: Future<Output = Vec<Result<A, Failure>>>,
 {
     let (mut waiting, mut running) = (VecDeque::<Call<T, A>>::new(), FuturesUnordered::new());
-    let (mut due, mut is_open, mut incoming) = (Instant::now(), true, Vec::new());
+    let (mut due, mut is_open, mut incoming, mut is_crowded) = (Instant::now(), true, Vec::new(), false);
     while is_open || !waiting.is_empty() || !running.is_empty() {
-        let waits_in_vain = running.is_empty() || due <= Instant::now() || !is_open;
+        let waits_in_vain = running.is_empty() && !is_crowded || due <= Instant::now() || !is_open;
         let is_ripe = waiting.len() >= ENTRIES || !waiting.is_empty() && waits_in_vain;
         if is_ripe && running.len() < REQUESTS {
             let (entries, answers): (Vec<_>, Vec<_>) =
                 take(&mut waiting, limit, weigh).into_iter().map(|call| (call.entry, call.answer)).unzip();
+            is_crowded = entries.len() > 1;
             let request = send(entries);
             running.push(async move {
                 for (answer, result) in answers.into_iter().zip(request.await) {
@@ -166,7 +168,7 @@ mod tests {
         tokio::spawn(sending);
         let mut first = std::pin::pin!(slow.call(1));
         assert!(futures_util::poll!(first.as_mut()).is_pending());
-        tokio::time::sleep(GATHER * 2).await;
+        tokio::task::yield_now().await;
         let mut second = std::pin::pin!(slow.call(2));
         assert!(futures_util::poll!(second.as_mut()).is_pending());
         gate.add_permits(2);

@@ -68,7 +68,9 @@ async fn a_thousand_messages_under_load_cost_at_most_320_requests() {
 
     // Ten handlers at once, of five milliseconds each.
     let mut queue = world.source_through(&relay).await;
-    queue.subscribe(subscribe_options(30)).await.unwrap();
+    let mut options = subscribe_options(40);
+    options.least_unsettled = 10;
+    queue.subscribe(options).await.unwrap();
     let (handlers, mut handled) = (Arc::new(Semaphore::new(10)), tokio::task::JoinSet::new());
     for _ in 0..MESSAGES {
         let (_, acker) = next(&mut queue).await;
