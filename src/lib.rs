@@ -34,6 +34,9 @@ pub use idem_page as page;
 #[cfg(feature = "rabbitmq")]
 #[doc(inline)]
 pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};
+#[cfg(feature = "sqs")]
+#[doc(inline)]
+pub use idem_sqs::{self as sqs, Sqs};
 
 #[doc(hidden)]
 pub use idem_core::{__private, IsolationLock};
