@@ -93,7 +93,7 @@ fn is_stale(text: &str) -> bool {
     let code = text.split(':').next().unwrap_or_default();
     code.ends_with("ReceiptHandleIsInvalid")
         || code.ends_with("MessageNotInflight")
-        || code.ends_with("InvalidParameterValue") && text.contains("expired")
+        || code.ends_with("InvalidParameterValue") && text.contains("parameter ReceiptHandle")
 }
 
 impl Drop for SqsAcker {
@@ -151,7 +151,8 @@ async fn extend(target: &Target, leases: &[Arc<Lease>], visibility: Duration, as
 
 /// Releases deliveries that were taken from the leases.
 pub(crate) async fn release(target: &Target, leases: &[Arc<Lease>]) {
-    let chunks = leases.chunks(ENTRIES).map(async |chunk| target.change_visibility(&handles(chunk), Duration::ZERO).await);
+    let chunks =
+        leases.chunks(ENTRIES).map(async |chunk| target.change_visibility(&handles(chunk), Duration::ZERO).await);
     for failure in join_all(chunks).await.into_iter().flatten().filter_map(Result::err) {
         tracing::debug!(
             queue = %target.name,
@@ -174,7 +175,16 @@ mod tests {
     fn an_entry_whose_delivery_has_ended_is_stale_and_any_other_failure_is_an_error() {
         for (code, message, is_stale) in [
             ("ReceiptHandleIsInvalid", "The receipt handle has expired", true),
-            ("InvalidParameterValue", "Value h for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired.", true),
+            (
+                "InvalidParameterValue",
+                "Value h for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired.",
+                true,
+            ),
+            (
+                "InvalidParameterValue",
+                "Value h for parameter ReceiptHandle is invalid. Reason: Message does not exist",
+                true,
+            ),
             ("InvalidParameterValue", "Value 99999 for parameter VisibilityTimeout is invalid", false),
             ("InternalError", "expired", false),
             ("AccessDenied", "", false),

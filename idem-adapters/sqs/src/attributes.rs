@@ -88,6 +88,8 @@ pub(crate) fn decode(encoding: &str, payload: &Bytes) -> Result<Bytes, String> {
         BASE64 => STANDARD.decode(payload).map(Into::into).map_err(|error| {
             format!("its attribute `{ENCODING}` says that the body is in base64, and it is not: {error}")
         }),
-        _ => Err(format!("its attribute `{ENCODING}` says that the body is in {encoding:?}, which this version cannot read")),
+        _ => Err(format!(
+            "its attribute `{ENCODING}` says that the body is in {encoding:?}, which this version cannot read"
+        )),
     }
 }

@@ -123,11 +123,16 @@ mod tests {
     fn calls(limit: usize) -> (Batches<usize>, Seen) {
         let seen = Seen::default();
         let sent = Arc::clone(&seen);
-        let (batches, sending) = Batches::new(limit, |number| *number, move |numbers: Vec<usize>| {
-            sent.lock().unwrap().push(numbers.clone());
-            let result = |number: usize| if number % 2 == 0 { Ok(()) } else { Err(Failure::of(&number.to_string(), "")) };
-            async move { numbers.into_iter().map(result).collect() }
-        });
+        let (batches, sending) = Batches::new(
+            limit,
+            |number| *number,
+            move |numbers: Vec<usize>| {
+                sent.lock().unwrap().push(numbers.clone());
+                let result =
+                    |number: usize| if number % 2 == 0 { Ok(()) } else { Err(Failure::of(&number.to_string(), "")) };
+                async move { numbers.into_iter().map(result).collect() }
+            },
+        );
         tokio::spawn(sending);
         (batches, seen)
     }
@@ -158,13 +163,17 @@ mod tests {
         assert!(batches.call(2).await.unwrap().is_ok());
         assert_eq!(began.elapsed(), Duration::ZERO);
         let held = Arc::clone(&gate);
-        let (slow, sending) = Batches::new(0, |_: &usize| 0, move |numbers: Vec<usize>| {
-            let held = Arc::clone(&held);
-            async move {
-                let _permit = held.acquire().await;
-                numbers.into_iter().map(|_| Ok(())).collect()
-            }
-        });
+        let (slow, sending) = Batches::new(
+            0,
+            |_: &usize| 0,
+            move |numbers: Vec<usize>| {
+                let held = Arc::clone(&held);
+                async move {
+                    let _permit = held.acquire().await;
+                    numbers.into_iter().map(|_| Ok(())).collect()
+                }
+            },
+        );
         tokio::spawn(sending);
         let mut first = std::pin::pin!(slow.call(1));
         assert!(futures_util::poll!(first.as_mut()).is_pending());

@@ -171,16 +171,15 @@ mod tests {
 
     #[test]
     fn the_id_of_an_outbox_comes_before_that_of_the_event() {
-        let (opened, _) = open(
-            Envelope::EventBridge,
-            r#"{"id":"e-1","resources":["arn:aws:x","urn:idem:message:o-7"],"detail":{}}"#,
-        );
+        let (opened, _) =
+            open(Envelope::EventBridge, r#"{"id":"e-1","resources":["arn:aws:x","urn:idem:message:o-7"],"detail":{}}"#);
         assert_eq!(opened.unwrap().id.as_deref(), Some("o-7"));
     }
 
     #[test]
     fn a_body_that_is_no_event_says_why() {
-        for (body, says) in [("{}", "no `detail`"), ("[]", "not an event"), ("", "not an event"), ("{\"detail\":", "not an")]
+        for (body, says) in
+            [("{}", "no `detail`"), ("[]", "not an event"), ("", "not an event"), ("{\"detail\":", "not an")]
         {
             let why = open(Envelope::EventBridge, body).0.unwrap_err();
             assert!(why.contains(says), "{why}");

@@ -72,7 +72,9 @@ impl Failure {
     pub(crate) fn error(&self, action: &str, place: &str, missing: &str) -> Error {
         let remedy = match self.cause {
             Cause::Missing => {
-                return Error::Config(format!("{place} does not exist, or these credentials may not see it: {missing}"));
+                return Error::Config(format!(
+                    "{place} does not exist, or these credentials may not see it: {missing}"
+                ));
             }
             Cause::Denied => {
                 return Error::Config(format!("{place} refuses {action}: allow it in the policy ({})", self.text));
@@ -93,7 +95,12 @@ fn cause(code: &str, message: &str) -> Cause {
         "QueueDoesNotExist" | "NonExistentQueue" | "QueueDeletedRecently" | "ResourceNotFoundException" => {
             Cause::Missing
         }
-        "AccessDenied" | "AccessDeniedException" | "KmsAccessDenied" | "AuthorizationError" => Cause::Denied,
+        "AccessDenied"
+        | "AccessDeniedException"
+        | "KmsAccessDenied"
+        | "AuthorizationError"
+        | "NotAuthorizedForSourceException"
+        | "NotAuthorizedForDetailTypeException" => Cause::Denied,
         "RequestExpired" | "RequestTimeTooSkewed" => Cause::Clock,
         "InvalidSignatureException" | "SignatureDoesNotMatch" if message.contains("expired") => Cause::Clock,
         "InvalidSignatureException"
@@ -110,7 +117,10 @@ fn cause(code: &str, message: &str) -> Cause {
         | "InvalidParameterValueException"
         | "InvalidAttributeValue"
         | "MissingParameter"
-        | "BatchRequestTooLong" => Cause::Content,
+        | "BatchRequestTooLong"
+        | "InvalidArgument"
+        | "MalformedDetail"
+        | "ValidationException" => Cause::Content,
         _ => Cause::Unavailable,
     }
 }
@@ -137,6 +147,8 @@ mod tests {
             ("InvalidSignatureException", "The request signature does not match", Cause::Credentials),
             ("ExpiredToken", "", Cause::Credentials),
             ("InvalidMessageContents", "", Cause::Content),
+            ("MalformedDetail", "", Cause::Content),
+            ("NotAuthorizedForSourceException", "", Cause::Denied),
             ("ThrottlingException", "", Cause::Unavailable),
             ("InternalError", "", Cause::Unavailable),
         ] {
@@ -146,7 +158,8 @@ mod tests {
 
     #[test]
     fn a_missing_permission_is_named_by_its_action() {
-        let error = Failure::of("AccessDenied", "no").error("sqs:DeleteMessage", "queue `orders` in eu-west-1", "create it");
+        let error =
+            Failure::of("AccessDenied", "no").error("sqs:DeleteMessage", "queue `orders` in eu-west-1", "create it");
         assert!(matches!(&error, Error::Config(text) if text.contains("refuses sqs:DeleteMessage")), "{error}");
     }
 }

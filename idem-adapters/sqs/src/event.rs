@@ -25,7 +25,8 @@ pub(crate) fn event(message: &StagedMessage, bus: &str, source: &str) -> Result<
         )));
     }
     let payload = message.payload();
-    let detail = std::str::from_utf8(payload).ok().filter(|text| serde_json::from_str::<Map<String, Value>>(text).is_ok());
+    let detail =
+        std::str::from_utf8(payload).ok().filter(|text| serde_json::from_str::<Map<String, Value>>(text).is_ok());
     let Some(detail) = detail else {
         return Err(SinkError::message(format!(
             "EventBridge carries only JSON objects, and its payload of {} bytes is none: publish it to another broker",

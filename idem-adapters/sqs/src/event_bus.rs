@@ -13,7 +13,7 @@ use crate::batch::{Batches, Ended};
 use crate::config::{client, region};
 use crate::error::{Cause, Failure};
 use crate::event::{LARGEST, event, size};
-use crate::requests::{Answer, all, answered};
+use crate::requests::{Answer, all, answered, isolated};
 
 /// An event bus of EventBridge, to which a relay publishes the messages of an outbox.
 ///
@@ -84,7 +84,10 @@ impl EventBus {
         if let Some(batches) = &state.batches {
             return Ok(Arc::clone(batches));
         }
-        let (batches, sending) = Batches::new(LARGEST, size, move |entries| put(client.clone(), entries));
+        let (batches, sending) = Batches::new(LARGEST, size, move |entries| {
+            let client = client.clone();
+            isolated(entries, move |entries| put(client.clone(), entries))
+        });
         let batches = Arc::new(batches);
         state.sender.spawn(sending);
         state.batches = Some(Arc::clone(&batches));
@@ -97,7 +100,8 @@ impl EventBus {
 
     fn failed(&self, failure: &Failure, action: &str) -> SinkError {
         let place = self.place();
-        let remedy = format!("create it (aws events create-event-bus --name {}), or check account and region", self.bus);
+        let remedy =
+            format!("create it (aws events create-event-bus --name {}), or check account and region", self.bus);
         match failure.cause {
             Cause::Missing | Cause::Denied => SinkError::message(failure.error(action, &place, &remedy)),
             Cause::Content => SinkError::message(format!("{place} refuses it: {failure}")),
@@ -109,12 +113,9 @@ impl EventBus {
 }
 
 /// Puts up to ten events. The answer has their order.
-async fn put(client: Client, entries: Vec<PutEventsRequestEntry>) -> Vec<Answer> {
+async fn put(client: Client, entries: Vec<PutEventsRequestEntry>) -> Result<Vec<Answer>, Failure> {
     let count = entries.len();
-    let answer = match answered(client.put_events().set_entries(Some(entries)).send()).await {
-        Ok(answer) => answer,
-        Err(failure) => return all(count, &failure),
-    };
+    let answer = answered(client.put_events().set_entries(Some(entries)).send()).await?;
     let mut results = all(count, &Failure::of("NoResult", "the answer does not name this entry"));
     for (slot, entry) in results.iter_mut().zip(answer.entries()) {
         *slot = match (entry.event_id(), entry.error_code()) {
@@ -122,7 +123,7 @@ async fn put(client: Client, entries: Vec<PutEventsRequestEntry>) -> Vec<Answer>
             (_, code) => Err(Failure::of(code.unwrap_or("NoId"), entry.error_message().unwrap_or_default())),
         };
     }
-    results
+    Ok(results)
 }
 
 impl Sink for EventBus {
@@ -142,7 +143,10 @@ impl Sink for EventBus {
 
     async fn open(&self) -> Result<(), SinkError> {
         if self.source.is_empty() {
-            return Err(SinkError::message(format!("the source of the events of {} is empty: EventBridge needs one", self.place())));
+            return Err(SinkError::message(format!(
+                "the source of the events of {} is empty: EventBridge needs one",
+                self.place()
+            )));
         }
         let describe = self.client()?.describe_event_bus().name(&self.bus);
         match answered(describe.send()).await {

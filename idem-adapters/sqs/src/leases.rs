@@ -161,9 +161,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_behind_an_unsettled_end_of_its_group_is_taken_to_be_released() {
         let (leases, chains) = (Leases::default(), Chains::default());
-        let add = |handle: &str, group| {
-            leases.add(handle.to_owned(), VISIBILITY, Instant::now(), Some(chains.join(group)))
-        };
+        let add =
+            |handle: &str, group| leases.add(handle.to_owned(), VISIBILITY, Instant::now(), Some(chains.join(group)));
         let (first, _second, _other) = (add("1", "a"), add("2", "a"), add("3", "b"));
         assert!(leases.take_cut_off().is_empty());
         first.drop_it();

@@ -110,6 +110,8 @@ mod sink;
 mod source;
 
 pub use acker::SqsAcker;
+#[doc(no_inline)]
+pub use aws_types::SdkConfig;
 pub use envelope::Envelope;
 pub use event_bus::EventBus;
 pub use queue::Queue;

@@ -164,7 +164,8 @@ fn is_name(name: &str) -> bool {
 /// group.
 fn group(key: Option<&Key>, id: &str) -> String {
     let Some(key) = key else { return id.to_owned() };
-    let is_allowed = |text: &&str| (1..=LONGEST_GROUP).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_allowed =
+        |text: &&str| (1..=LONGEST_GROUP).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
     match std::str::from_utf8(key.as_bytes()).ok().filter(is_allowed) {
         Some(text) => text.to_owned(),
         None => hex::encode(Sha256::digest(key.as_bytes())),
@@ -194,7 +195,10 @@ mod tests {
     fn a_payload_that_sqs_would_change_is_encoded() {
         for (payload, expected) in [
             (&b"{}"[..], ("{}", None)),
-            ("\t\r\n \u{e9}\u{d7ff}\u{e000}\u{fffd}\u{10ffff}".as_bytes(), ("\t\r\n \u{e9}\u{d7ff}\u{e000}\u{fffd}\u{10ffff}", None)),
+            (
+                "\t\r\n \u{e9}\u{d7ff}\u{e000}\u{fffd}\u{10ffff}".as_bytes(),
+                ("\t\r\n \u{e9}\u{d7ff}\u{e000}\u{fffd}\u{10ffff}", None),
+            ),
             (b"", ("-", Some("empty"))),
             (b"\0", ("AA==", Some("base64"))),
             ("\u{ffff}".as_bytes(), ("77+/", Some("base64"))),

@@ -112,7 +112,8 @@ mod tests {
         assert_eq!(Given::parse("arn:aws:sqs:eu-west-1:123456789012:orders"), Some(arn));
         assert_eq!(Given::parse("orders_2-x"), Some(Given::Name("orders_2-x")));
         let long = "x".repeat(81);
-        for none in ["", ".fifo", "a.b", "a b", &long, "https://host/", "arn:aws:sns:r:1:orders", "arn:aws:sqs:r:1:a:b"] {
+        for none in ["", ".fifo", "a.b", "a b", &long, "https://host/", "arn:aws:sns:r:1:orders", "arn:aws:sqs:r:1:a:b"]
+        {
             assert_eq!(Given::parse(none), None, "{none}");
         }
     }

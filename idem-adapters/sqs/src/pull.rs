@@ -120,19 +120,20 @@ impl Pull {
         Ok(())
     }
 
-    /// Returns the receive that had no answer, or a new one. After the visibility timeout, it would bring nothing again.
+    /// Returns the receive that had no answer, or a new one. Near the end of the visibility timeout, its messages are there again
+    /// anyway, and their leases would have ended.
     fn attempt(&self, now: Instant) -> Attempt {
         let unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let can_be_repeated = |attempt: &Attempt| attempt.began.elapsed() < self.visibility;
+        let can_be_repeated = |attempt: &Attempt| attempt.began.elapsed() < self.visibility * 3 / 4;
         unanswered.filter(can_be_repeated).unwrap_or_else(|| Attempt { id: Uuid::new_v4().to_string(), began: now })
     }
 
     fn take(&self, message: Message, received: Instant, arrivals: &UnboundedSender<Arrival>) {
         let Some(handle) = message.receipt_handle.clone() else { return };
-        let place = group(&self.origin, &message).filter(|_| self.origin.is_ordered).map(|group| self.chains.join(group));
+        let place =
+            group(&self.origin, &message).filter(|_| self.origin.is_ordered).map(|group| self.chains.join(group));
         let lease = self.leases.add(handle, self.visibility, received, place);
-        let acker =
-            SqsAcker { lease, leases: Arc::clone(&self.leases), settling: Arc::clone(&self.settling) };
+        let acker = SqsAcker { lease, leases: Arc::clone(&self.leases), settling: Arc::clone(&self.settling) };
         // If the receiver is gone, the acker is dropped and its delivery is released.
         let _ = arrivals.send(Ok((delivery(&self.origin, message), acker)));
     }

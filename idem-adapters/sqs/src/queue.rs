@@ -125,7 +125,10 @@ impl Queue {
 
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("name", &self.target.name).field("config", &self.target.config).finish_non_exhaustive()
+        f.debug_struct("Queue")
+            .field("name", &self.target.name)
+            .field("config", &self.target.config)
+            .finish_non_exhaustive()
     }
 }
 

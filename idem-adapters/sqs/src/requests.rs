@@ -9,10 +9,11 @@ use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::{
     BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry,
 };
+use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use crate::config::Config;
-use crate::error::Failure;
+use crate::error::{Cause, Failure};
 
 /// How long to wait for the answer to a request, with the repetitions of the SDK.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
@@ -32,9 +33,7 @@ pub(crate) struct Target {
 pub(crate) type Answer = Result<(), Failure>;
 
 /// Waits for the answer to a request.
-pub(crate) async fn answered<T, E, R>(
-    request: impl Future<Output = Result<T, SdkError<E, R>>>,
-) -> Result<T, Failure>
+pub(crate) async fn answered<T, E, R>(request: impl Future<Output = Result<T, SdkError<E, R>>>) -> Result<T, Failure>
 where
     E: ProvideErrorMetadata + StdError + 'static,
     R: Debug,
@@ -83,6 +82,22 @@ impl Target {
     }
 }
 
+/// Sends entries in one request. If the request is refused because of the content of one, each is sent by itself.
+pub(crate) async fn isolated<T: Clone, F>(entries: Vec<T>, send: impl Fn(Vec<T>) -> F) -> Vec<Answer>
+where
+    F: Future<Output = Result<Vec<Answer>, Failure>>,
+{
+    let count = entries.len();
+    match send(entries.clone()).await {
+        Ok(answers) => answers,
+        Err(failure) if failure.cause == Cause::Content && count > 1 => {
+            let one = |answers: Result<Vec<Answer>, Failure>| answers.unwrap_or_else(|failure| all(1, &failure));
+            join_all(entries.into_iter().map(|entry| send(vec![entry]))).await.into_iter().flat_map(one).collect()
+        }
+        Err(failure) => all(count, &failure),
+    }
+}
+
 /// Returns this failure for each of so many entries.
 pub(crate) fn all<T>(count: usize, failure: &Failure) -> Vec<Result<T, Failure>> {
     (0..count).map(|_| Err(failure.clone())).collect()
@@ -96,9 +111,8 @@ pub(crate) fn results<'a>(
 ) -> Vec<Answer> {
     let mut results = all(count, &Failure::of("NoResult", "the answer does not name this entry"));
     let successful = successful.map(|id| (id, Ok(())));
-    let failed = failed.iter().map(|entry| {
-        (entry.id(), Err(Failure::of(entry.code(), entry.message().unwrap_or_default())))
-    });
+    let failed =
+        failed.iter().map(|entry| (entry.id(), Err(Failure::of(entry.code(), entry.message().unwrap_or_default()))));
     for (id, result) in successful.chain(failed) {
         if let Some(slot) = id.parse().ok().and_then(|number: usize| results.get_mut(number)) {
             *slot = result;
@@ -110,7 +124,20 @@ pub(crate) fn results<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Cause;
+
+    #[tokio::test]
+    async fn an_entry_because_of_which_a_request_is_refused_fails_by_itself() {
+        let send = |numbers: Vec<usize>| async move {
+            match numbers.contains(&2) {
+                true => Err(Failure::of("InvalidParameterValue", "2")),
+                false => Ok(numbers.iter().map(|_| Ok(())).collect()),
+            }
+        };
+        let ok: Vec<_> = isolated(vec![1, 2, 3], send).await.iter().map(Result::is_ok).collect();
+        assert_eq!(ok, [true, false, true]);
+        let away = |_: Vec<usize>| async { Err(Failure::of("InternalError", "")) };
+        assert!(isolated(vec![1, 2], away).await.iter().all(Result::is_err));
+    }
 
     #[test]
     fn each_entry_has_its_own_result_and_one_that_is_not_named_has_failed() {

@@ -42,9 +42,9 @@ impl Settings {
     pub(crate) async fn read(target: &Target) -> Result<Self, Error> {
         // Some attributes cannot be asked of a standard queue by name.
         let request = target.config.client.get_queue_attributes().queue_url(&target.url).attribute_names(Name::All);
-        let answer = answered(request.send()).await.map_err(|failure| {
-            failure.error("sqs:GetQueueAttributes", &target.place(), &remedy(&target.name))
-        })?;
+        let answer = answered(request.send())
+            .await
+            .map_err(|failure| failure.error("sqs:GetQueueAttributes", &target.place(), &remedy(&target.name)))?;
         Ok(Self::parse(&answer.attributes.unwrap_or_default()))
     }
 
@@ -166,7 +166,10 @@ mod tests {
         let accepted = |queue: &str| Wishes { redrive_to: Some(queue.to_owned()), ..Wishes::default() };
         for wishes in [Wishes::default(), accepted("other")] {
             let text = refusal(&settings, &wishes, DeliveryOrder::None);
-            assert!(text.contains("after 5 receives") && text.contains(r#".accept_redrive_to("orders-dead")"#), "{text}");
+            assert!(
+                text.contains("after 5 receives") && text.contains(r#".accept_redrive_to("orders-dead")"#),
+                "{text}"
+            );
         }
         assert!(settings.check(&accepted("orders-dead"), DeliveryOrder::None, "").is_ok());
     }

@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aws_types::SdkConfig;
-use futures_util::future::join_all;
 use idem_core::{Sink, SinkError, StagedMessage};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
@@ -15,7 +14,7 @@ use crate::config::Config;
 use crate::error::{Cause, Failure};
 use crate::message::{LARGEST, Outgoing};
 use crate::name::{NoUrl, find, place, remedy};
-use crate::requests::{Answer, all, answered, results};
+use crate::requests::{Answer, answered, isolated, results};
 
 /// Queues of SQS, to which a relay publishes the messages of an outbox: see [`Sqs::queues`](crate::Sqs::queues).
 pub struct Queues {
@@ -29,7 +28,7 @@ pub struct Queues {
 struct State {
     config: Option<Arc<Config>>,
     /// The queues that were found, by their destinations.
-    queues: HashMap<String, Arc<OnceCell<Arc<Batches<Outgoing>>>>>,
+    queues: HashMap<String, Arc<OnceCell<Arc<Batches<Arc<Outgoing>>>>>>,
     /// The tasks that send. Dropping them ends the calls that are under way.
     senders: JoinSet<()>,
 }
@@ -63,7 +62,7 @@ impl Queues {
     }
 
     /// Returns the calls of a queue. Calls at the same time ask for its URL once.
-    async fn batches(&self, queue: &str) -> Result<Arc<Batches<Outgoing>>, SinkError> {
+    async fn batches(&self, queue: &str) -> Result<Arc<Batches<Arc<Outgoing>>>, SinkError> {
         let cell = Arc::clone(self.state().queues.entry(queue.to_owned()).or_default());
         let found = cell.get_or_try_init(|| self.find(queue)).await.cloned();
         if found.is_err() {
@@ -72,38 +71,31 @@ impl Queues {
         found
     }
 
-    async fn find(&self, queue: &str) -> Result<Arc<Batches<Outgoing>>, SinkError> {
+    async fn find(&self, queue: &str) -> Result<Arc<Batches<Arc<Outgoing>>>, SinkError> {
         let config = self.config()?;
         let (url, _) = find(&config.client, queue, &config.region).await.map_err(|error| match error {
             NoUrl::Invalid(text) => SinkError::message(text),
             NoUrl::Failed(failure) => failed(&failure, "sqs:GetQueueUrl", &place(queue, &config.region), queue),
         })?;
         let url: Arc<str> = url.into();
-        let (batches, sending) = Batches::new(LARGEST, |message: &Outgoing| message.size, move |messages| {
-            send(Arc::clone(&config), Arc::clone(&url), messages)
-        });
+        let (batches, sending) = Batches::new(
+            LARGEST,
+            |message: &Arc<Outgoing>| message.size,
+            move |messages| {
+                let (config, url) = (Arc::clone(&config), Arc::clone(&url));
+                isolated(messages, move |messages| send(Arc::clone(&config), Arc::clone(&url), messages))
+            },
+        );
         self.state().senders.spawn(sending);
         Ok(Arc::new(batches))
     }
 }
 
-/// Sends up to ten messages. If SQS refuses all of them because of one, each is sent alone.
-async fn send(config: Arc<Config>, url: Arc<str>, messages: Vec<Outgoing>) -> Vec<Answer> {
-    match send_together(&config, &url, &messages).await {
-        Ok(answers) => answers,
-        Err(failure) if failure.cause == Cause::Content && messages.len() > 1 => {
-            let alone = messages.iter().map(|message| send_together(&config, &url, std::slice::from_ref(message)));
-            let one = |answers: Result<Vec<Answer>, Failure>| answers.unwrap_or_else(|failure| all(1, &failure));
-            join_all(alone).await.into_iter().flat_map(one).collect()
-        }
-        Err(failure) => all(messages.len(), &failure),
-    }
-}
-
-async fn send_together(config: &Config, url: &str, messages: &[Outgoing]) -> Result<Vec<Answer>, Failure> {
+/// Sends up to ten messages.
+async fn send(config: Arc<Config>, url: Arc<str>, messages: Vec<Arc<Outgoing>>) -> Result<Vec<Answer>, Failure> {
     let entries = messages.iter().enumerate().map(|(number, message)| message.entry(number));
     let entries = entries.collect::<Result<_, _>>().map_err(|error| Failure::of("InvalidEntry", &error.to_string()))?;
-    let request = config.client.send_message_batch().queue_url(url).set_entries(Some(entries));
+    let request = config.client.send_message_batch().queue_url(&*url).set_entries(Some(entries));
     let answer = answered(request.send()).await?;
     Ok(results(messages.len(), answer.successful().iter().map(|entry| entry.id()), answer.failed()))
 }
@@ -145,7 +137,7 @@ impl Sink for Queues {
         let queue = format!("{}{}", self.prefix, message.to());
         let outgoing = Outgoing::new(message, &queue, self.cloud_events.as_deref())?;
         let batches = self.batches(&queue).await?;
-        match batches.call(outgoing).await {
+        match batches.call(Arc::new(outgoing)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(failure)) => {
                 if failure.cause == Cause::Missing {
@@ -169,6 +161,9 @@ impl Sink for Queues {
 
 impl fmt::Debug for Queues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queues").field("prefix", &self.prefix).field("region", &self.sdk.region()).finish_non_exhaustive()
+        f.debug_struct("Queues")
+            .field("prefix", &self.prefix)
+            .field("region", &self.sdk.region())
+            .finish_non_exhaustive()
     }
 }

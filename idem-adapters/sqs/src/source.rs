@@ -54,8 +54,7 @@ impl Queue {
         let (first, answered) = oneshot::channel();
         puller.spawn(pull.run(sender, stop.clone(), first));
         // In its place before it is waited for: if this future is dropped, the messages are released with the subscription.
-        let subscription =
-            self.subscription.insert(Subscription { arrivals, stop, puller, visibility, live: true });
+        let subscription = self.subscription.insert(Subscription { arrivals, stop, puller, visibility, live: true });
         let failed = tokio::select! {
             biased;
             never = subscription.puller.panicked() => match never {},

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-use crate::{kafka, nats, postgres, process, rabbitmq, sqs};
+use crate::{kafka, moto, nats, postgres, process, rabbitmq, sqs};
 
 /// A kind of server.
 pub(crate) struct Server {
@@ -33,8 +33,8 @@ pub(crate) struct Server {
 
 impl Server {
     /// Every kind of server, in the order in which they are started.
-    pub(crate) const ALL: [&'static Self; 5] =
-        [&postgres::SERVER, &rabbitmq::SERVER, &nats::SERVER, &kafka::SERVER, &sqs::SERVER];
+    pub(crate) const ALL: [&'static Self; 6] =
+        [&postgres::SERVER, &rabbitmq::SERVER, &nats::SERVER, &kafka::SERVER, &sqs::SERVER, &moto::SERVER];
 
     /// Returns the kind with this name.
     pub(crate) fn named(name: &str) -> Result<&'static Self> {

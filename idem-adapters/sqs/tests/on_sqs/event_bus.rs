@@ -49,8 +49,9 @@ async fn an_event_arrives_with_the_id_of_the_outbox() {
     let Some(world) = World::new().await else { return };
     let bus = world.bus();
     bus.open().await.unwrap();
-    let messages: Vec<_> =
-        (0..25).map(|number| staged(Outgoing::new("paid", format!("{{\"n\":{number}}}")).event_type("OrderPaid"))).collect();
+    let messages: Vec<_> = (0..25)
+        .map(|number| staged(Outgoing::new("paid", format!("{{\"n\":{number}}}")).event_type("OrderPaid")))
+        .collect();
     let results = futures_util::future::join_all(messages.iter().map(|message| publish(&bus, message))).await;
     assert!(results.iter().all(Result::is_ok), "{results:?}");
 
@@ -89,5 +90,8 @@ async fn a_bus_that_does_not_exist_is_named_at_the_start() {
     let Some(world) = World::new().await else { return };
     let bus = EventBus::new(&config(&world.url), "idem-test-none", "shop");
     let Err(SinkError::Message(error)) = bus.open().await else { panic!("it does not exist") };
-    assert!(error.to_string().contains("`idem-test-none`") && error.to_string().contains("create-event-bus"), "{error}");
+    assert!(
+        error.to_string().contains("`idem-test-none`") && error.to_string().contains("create-event-bus"),
+        "{error}"
+    );
 }

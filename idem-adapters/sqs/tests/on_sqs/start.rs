@@ -49,10 +49,8 @@ async fn an_incomplete_configuration_is_refused_and_does_not_panic() {
 #[tokio::test]
 async fn a_redrive_policy_is_refused_unless_its_queue_is_accepted_and_then_warned_of() {
     let Some(dead) = World::new().await else { return };
-    let policy = format!(
-        r#"{{"deadLetterTargetArn":"arn:aws:sqs:elasticmq:000000000000:{}","maxReceiveCount":5}}"#,
-        dead.queue
-    );
+    let policy =
+        format!(r#"{{"deadLetterTargetArn":"arn:aws:sqs:elasticmq:000000000000:{}","maxReceiveCount":5}}"#, dead.queue);
     let Some(world) = World::with(&[(QueueAttributeName::RedrivePolicy, &policy)]).await else { return };
     let text = refusal(world.source().await, subscribe_options(1)).await;
     assert!(text.contains(&format!(".accept_redrive_to({:?})", dead.queue)), "{text}");

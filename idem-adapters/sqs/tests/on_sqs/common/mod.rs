@@ -1,6 +1,8 @@
 //! A queue for each test, a second client, and a relay that can be cut.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod fake;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 

@@ -1,0 +1,71 @@
+//! A server that answers each action as a test says, for answers that no test server gives.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Starts a server whose answer to an action, for example `ReceiveMessage`, is an HTTP status and a body. Returns its address.
+pub(crate) async fn serve(answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let answer = Arc::new(answer);
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let answer = Arc::clone(&answer);
+            tokio::spawn(async move { connection(client, &*answer).await });
+        }
+    });
+    address
+}
+
+async fn connection(client: TcpStream, answer: &(impl Fn(&str) -> (u16, String) + Send + Sync)) {
+    let mut client = BufReader::new(client);
+    loop {
+        let (mut action, mut length) = (String::new(), 0_usize);
+        loop {
+            let mut line = String::new();
+            if client.read_line(&mut line).await.unwrap_or_default() == 0 {
+                return;
+            }
+            let line = line.trim_end();
+            if line.is_empty() {
+                break;
+            }
+            match line.split_once(": ") {
+                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.parse().unwrap(),
+                Some((name, value)) if name.eq_ignore_ascii_case("x-amz-target") => {
+                    action = value.rsplit('.').next().unwrap().to_owned();
+                }
+                _ => {}
+            }
+        }
+        client.read_exact(&mut vec![0; length]).await.unwrap();
+        let (status, body) = answer(&action);
+        let head = format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: application/x-amz-json-1.0\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        if client.get_mut().write_all(format!("{head}{body}").as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The answer of an empty queue to each action.
+pub(crate) fn empty_queue(action: &str) -> (u16, String) {
+    let body = match action {
+        "GetQueueUrl" => r#"{"QueueUrl":"http://sqs/000000000000/orders"}"#,
+        "GetQueueAttributes" => r#"{"Attributes":{"VisibilityTimeout":"30"}}"#,
+        "DeleteMessageBatch" | "ChangeMessageVisibilityBatch" => {
+            r#"{"Successful":[],"Failed":[{"Id":"0","Code":"ReceiptHandleIsInvalid","SenderFault":true}]}"#
+        }
+        _ => "{}",
+    };
+    (200, body.to_owned())
+}
+
+/// An error with this code.
+pub(crate) fn error(status: u16, code: &str, message: &str) -> (u16, String) {
+    (status, format!(r#"{{"__type":"com.amazonaws.sqs#{code}","message":"{message}"}}"#))
+}
