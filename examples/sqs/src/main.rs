@@ -96,7 +96,9 @@ mod tests {
         };
         worker(store, orders)
             .handler::<order_paid>()
-            .observe(move |observed| drop(outcomes.send(observed.outcome.as_str())))
+            .observe(move |observed| {
+                let _ = outcomes.send(observed.outcome.as_str());
+            })
             .run_until(both)
             .await?;
         all.sort_unstable();
