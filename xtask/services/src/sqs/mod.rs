@@ -10,7 +10,8 @@ use crate::java::{self, Jars};
 use crate::server::Server;
 use crate::{Instance, place, process};
 
-/// ElasticMQ with the limits of SQS, in memory, listening on the loopback address only. It accepts any credentials.
+/// ElasticMQ with the limits of SQS, listening on the loopback address only. It accepts any credentials. Queues and messages are in
+/// files; it responds before it has read them.
 ///
 /// Its jars are downloaded from Maven Central. Java 17 or newer runs them.
 #[derive(Debug, Clone, Copy)]
@@ -20,8 +21,7 @@ impl Sqs {
     /// The version downloaded from Maven Central.
     pub const VERSION: &str = "1.7.1";
 
-    /// Starts a private instance. Fails if ElasticMQ cannot be downloaded, or does not respond within two minutes. Queues and
-    /// messages do not survive its end.
+    /// Starts a private instance. Fails if ElasticMQ cannot be downloaded, or does not respond within two minutes.
     pub fn start() -> Result<Instance> {
         Instance::start(&SERVER)
     }
