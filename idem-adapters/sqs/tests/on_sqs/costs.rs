@@ -34,10 +34,21 @@ fn count(counts: &Counts, mut sent: Vec<u8>) -> Vec<u8> {
     }
 }
 
+const MESSAGES: usize = 1000;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_messages_under_load_cost_at_most_320_requests() {
-    const MESSAGES: usize = 1000;
     let Some(world) = World::new().await else { return };
+    // With a prefetch that is large enough, and by default.
+    for (concurrency, prefetch) in [(10, 40), (16, 20)] {
+        let counts = requests(&world, concurrency, prefetch).await;
+        println!("{concurrency} handlers and a prefetch of {prefetch}: {counts:?} for {MESSAGES} messages");
+        assert!(counts.values().sum::<usize>() <= 320, "{counts:?}");
+    }
+}
+
+/// Returns the requests of a source with so many handlers at once, of five milliseconds each.
+async fn requests(world: &World, concurrency: u16, prefetch: u16) -> BTreeMap<String, usize> {
     let counts = Counts::default();
     let counted = Arc::clone(&counts);
     let relay = Proxy::passing(&world.url, move |mut client, mut server| {
@@ -66,12 +77,11 @@ async fn a_thousand_messages_under_load_cost_at_most_320_requests() {
     let published = join_all(messages.iter().map(|message| publish(&sink, message))).await;
     assert!(published.iter().all(Result::is_ok));
 
-    // Ten handlers at once, of five milliseconds each.
     let mut queue = world.source_through(&relay).await;
-    let mut options = subscribe_options(40);
-    options.least_unsettled = 10;
+    let mut options = subscribe_options(prefetch);
+    options.least_unsettled = concurrency;
     queue.subscribe(options).await.unwrap();
-    let (handlers, mut handled) = (Arc::new(Semaphore::new(10)), tokio::task::JoinSet::new());
+    let (handlers, mut handled) = (Arc::new(Semaphore::new(concurrency.into())), tokio::task::JoinSet::new());
     for _ in 0..MESSAGES {
         let (_, acker) = next(&mut queue).await;
         let handlers = Arc::clone(&handlers);
@@ -83,6 +93,6 @@ async fn a_thousand_messages_under_load_cost_at_most_320_requests() {
     }
     handled.join_all().await;
     let counts = counts.lock().unwrap().clone();
-    println!("requests for {MESSAGES} messages: {counts:?}");
-    assert!(counts.values().sum::<usize>() <= 320, "{counts:?}");
+    queue.close().await;
+    counts
 }
