@@ -63,22 +63,41 @@ async fn main() -> Result<(), BoxError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use std::time::Duration;
+
     use aws_config::Region;
     use aws_credential_types::Credentials;
+    use aws_sdk_sqs::types::QueueAttributeName;
+    use idem::DeliveryOrder;
     use tokio::sync::mpsc;
 
     use super::*;
 
+    /// The configuration of a client of the test server, if there is one.
+    async fn server() -> Option<SdkConfig> {
+        let loader = aws_config::defaults(BehaviorVersion::latest())
+            .endpoint_url(idem_conformance::server("SQS_URL")?)
+            .region(Region::new("eu-west-1"))
+            .credentials_provider(Credentials::from_keys("idem", "idem", None));
+        Some(load(loader).await)
+    }
+
+    /// Asserts that no message is in the queue, visible or not.
+    async fn is_empty(client: &aws_sdk_sqs::Client, queue: &str) -> Result<(), BoxError> {
+        let left =
+            client.get_queue_attributes().queue_url(queue).attribute_names(QueueAttributeName::All).send().await?;
+        for (name, count) in left.attributes.unwrap_or_default() {
+            assert!(!name.as_str().starts_with("ApproximateNumberOfMessages") || count == "0", "{name:?}: {count}");
+        }
+        Ok(())
+    }
+
     /// A message that was sent twice has one effect, and the queue is empty.
     #[tokio::test]
     async fn it_runs() -> Result<(), BoxError> {
-        let Some(server) = idem_conformance::server("SQS_URL") else { return Ok(()) };
-        let loader = aws_config::defaults(BehaviorVersion::latest())
-            .endpoint_url(server)
-            .region(Region::new("eu-west-1"))
-            .credentials_provider(Credentials::from_keys("idem", "idem", None));
-        let (config, name) = (load(loader).await, format!("orders-{}", std::process::id()));
-        let client = aws_sdk_sqs::Client::new(&config);
+        let Some(config) = server().await else { return Ok(()) };
+        let (client, name) = (aws_sdk_sqs::Client::new(&config), format!("orders-{}", std::process::id()));
         let queue = client.create_queue().queue_name(&name).send().await?.queue_url.unwrap_or_default();
         for _ in 0..2 {
             let body = r#"{"event_id": "e-1", "order_id": 7}"#;
@@ -105,12 +124,55 @@ mod tests {
         assert_eq!(all, ["duplicate", "processed"]);
         let payments: i64 = sqlx::query_scalar("SELECT count(*) FROM payments").fetch_one(&mut db).await?;
         assert_eq!(payments, 1);
-        let left = client.get_queue_attributes().queue_url(&queue);
-        let left = left.attribute_names(aws_sdk_sqs::types::QueueAttributeName::All).send().await?;
-        let left = left.attributes.unwrap_or_default();
-        for (name, count) in left.iter().filter(|(name, _)| name.as_str().starts_with("ApproximateNumberOfMessages")) {
-            assert_eq!(count, "0", "{name:?}");
+        is_empty(&client, &queue).await
+    }
+
+    static FAILED: AtomicBool = AtomicBool::new(false);
+
+    /// Fails once, at the first order.
+    #[idempotent(key = "event_id", name = "first_fails")]
+    async fn first_fails(event: OrderPaid, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        if event.order_id == 1 && !FAILED.swap(true, SeqCst) {
+            return Err("it fails once".into());
         }
+        sqlx::query("INSERT INTO payments (order_id) VALUES (?)").bind(event.order_id).execute(tx).await?;
         Ok(())
+    }
+
+    /// A group of a FIFO queue keeps its order while its first message fails and is tried again.
+    #[tokio::test]
+    async fn a_group_keeps_its_order() -> Result<(), BoxError> {
+        let Some(config) = server().await else { return Ok(()) };
+        let (client, name) = (aws_sdk_sqs::Client::new(&config), format!("orders-{}.fifo", std::process::id()));
+        let create = client.create_queue().queue_name(&name).attributes(QueueAttributeName::FifoQueue, "true");
+        let queue = create.send().await?.queue_url.unwrap_or_default();
+        for number in 1..=15 {
+            let body = format!(r#"{{"event_id": "e-{number}", "order_id": {number}}}"#);
+            let send = client.send_message().queue_url(&queue).message_body(body).message_group_id("customer-7");
+            send.message_deduplication_id(number.to_string()).send().await?;
+        }
+        let directory = tempfile::tempdir()?;
+        let (store, mut db) = open(&format!("sqlite://{}/orders.db", directory.path().display())).await?;
+        let orders = Sqs::new(&config).queue(name).await?.visibility(Duration::from_secs(5));
+        let (outcomes, mut seen) = mpsc::unbounded_channel();
+        let all = async {
+            let mut processed = 0;
+            while processed < 15 {
+                processed += usize::from(seen.recv().await == Some("processed"));
+            }
+        };
+        worker(store, orders)
+            .handler::<first_fails>()
+            .order(DeliveryOrder::Key)
+            .observe(move |observed| {
+                let _ = outcomes.send(observed.outcome.as_str());
+            })
+            .run_until(all)
+            .await?;
+        assert!(FAILED.load(SeqCst));
+        let handled: Vec<i64> =
+            sqlx::query_scalar("SELECT order_id FROM payments ORDER BY rowid").fetch_all(&mut db).await?;
+        assert_eq!(handled, (1..=15).collect::<Vec<_>>());
+        is_empty(&client, &queue).await
     }
 }
