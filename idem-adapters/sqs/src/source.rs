@@ -200,5 +200,7 @@ impl Source for Queue {
         self.subscription = None;
         let _ = timeout(DRAIN, self.release_unsettled(true)).await;
         self.leases.void();
+        // What comes later has nothing to wait for.
+        self.chains = Arc::default();
     }
 }
