@@ -24,11 +24,14 @@ pub struct Queues {
     state: Mutex<State>,
 }
 
+/// The messages to one queue.
+type Sends = Batches<Arc<Outgoing>>;
+
 #[derive(Default)]
 struct State {
     config: Option<Arc<Config>>,
     /// The queues that were found, by their destinations.
-    queues: HashMap<String, Arc<OnceCell<Arc<Batches<Arc<Outgoing>>>>>>,
+    queues: HashMap<String, Arc<OnceCell<Arc<Sends>>>>,
     /// The tasks that send. Dropping them ends the calls that are under way.
     senders: JoinSet<()>,
 }
@@ -62,7 +65,7 @@ impl Queues {
     }
 
     /// Returns the calls of a queue. Calls at the same time ask for its URL once.
-    async fn batches(&self, queue: &str) -> Result<Arc<Batches<Arc<Outgoing>>>, SinkError> {
+    async fn batches(&self, queue: &str) -> Result<Arc<Sends>, SinkError> {
         let cell = Arc::clone(self.state().queues.entry(queue.to_owned()).or_default());
         let found = cell.get_or_try_init(|| self.find(queue)).await.cloned();
         if found.is_err() {
@@ -71,7 +74,7 @@ impl Queues {
         found
     }
 
-    async fn find(&self, queue: &str) -> Result<Arc<Batches<Arc<Outgoing>>>, SinkError> {
+    async fn find(&self, queue: &str) -> Result<Arc<Sends>, SinkError> {
         let config = self.config()?;
         let (url, _) = find(&config.client, queue, &config.region).await.map_err(|error| match error {
             NoUrl::Invalid(text) => SinkError::message(text),
