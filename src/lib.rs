@@ -22,6 +22,9 @@ pub use idem_macros::{KeyPart, idempotent};
 pub use idem_core::Postgres;
 #[cfg(feature = "sqlite")]
 pub use idem_core::Sqlite;
+#[cfg(feature = "http")]
+#[doc(inline)]
+pub use idem_http as http;
 #[cfg(feature = "kafka")]
 #[doc(inline)]
 pub use idem_kafka::{self as kafka, Kafka};

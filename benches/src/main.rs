@@ -9,6 +9,7 @@
 //! | `worker`, `sqlite` | C, D and E: idem on PostgreSQL, also from each broker; on SQLite |
 //! | `framework`, `idle` | idem alone, with a store that does nothing; `bin/allocations` counts its allocations |
 //! | `calls` | external calls at once, with few connections |
+//! | `requests` | HTTP requests in the layer, and their repeats |
 //! | `relay` | the relay of an outbox, compared to loops that publish |
 //! | `idle_worker` | a worker that has nothing to do |
 //! | `operator` | what somebody on call waits for: answers, the command and its page, replays |
@@ -32,6 +33,7 @@ mod outcome;
 mod plan;
 mod queue;
 mod relay;
+mod requests;
 mod samples;
 mod servers;
 mod sides;
@@ -59,6 +61,7 @@ fn main() -> Result<ExitCode> {
             outcome.verdict()
         }
         Some(What::Calls) => runtime.block_on(calls::measure(&Servers::start(&[])?.database))?,
+        Some(What::Requests) => runtime.block_on(requests::measure(&Servers::start(&[])?.database))?,
         Some(What::Framework) => {
             let framework = runtime.block_on(framework::measure(200_000))?;
             println!("{framework}");

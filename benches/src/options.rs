@@ -23,6 +23,8 @@ pub(crate) enum What {
     Calls,
     /// The framework alone, with a store and a source that do nothing: time and allocations.
     Framework,
+    /// HTTP requests in the layer, 16 at once, compared to a handler with a transaction of its own; and their repeats.
+    Requests,
     /// The relay of an outbox on each broker, compared to loops that publish: messages per second, also with one key and
     /// beside an open transaction, and the time from commit to confirm at a fixed rate.
     Relay(Relayed),

@@ -1,56 +1,57 @@
-//! A web request that a client may repeat: it claims its key and stages a message in a transaction of its own.
+//! A web request that a client may repeat: it runs once, and each repeat gets its reply.
 //!
-//! `cargo run -p idem-examples --example request` needs no server: it sends the requests itself, and ends. SQLite
-//! allows one writer, so the handler takes the connection; with PostgreSQL it would begin a transaction of a pool.
+//! `cargo run -p idem-examples --example request` needs no server: it sends the requests itself, and ends.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::{Router, body::Bytes, routing::post};
-use idem::prelude::{BoxError, Key, Outgoing, Relay, Sqlite};
-use idem::{Fingerprint, outbox::OwnClaim};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router, routing::post};
+use idem::http::{Outbox, Requests, Tx};
+use idem::prelude::{BoxError, Relay, Sqlite};
 use idem_test::MemorySink;
 use sqlx::{Connection, SqliteConnection};
 use tokio::net::TcpListener;
-use tokio::sync::Mutex;
 
-struct Shop {
-    store: Sqlite,
-    db: Mutex<SqliteConnection>,
+#[derive(serde::Deserialize, serde::Serialize)]
+struct Order {
+    item: String,
 }
 
-async fn place_order(State(shop): State<Arc<Shop>>, headers: HeaderMap, body: Bytes) -> (StatusCode, String) {
-    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(Key::of);
-    let Some(Ok(key)) = key else { return (StatusCode::BAD_REQUEST, "set an Idempotency-Key".to_owned()) };
-    match place(&shop, key, &body).await {
-        Ok(OwnClaim::New) => (StatusCode::CREATED, "placed".to_owned()),
-        Ok(OwnClaim::Duplicate) => (StatusCode::OK, "was placed before".to_owned()),
-        Ok(OwnClaim::Conflict) => (StatusCode::UNPROCESSABLE_ENTITY, "another order had this key".to_owned()),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+/// Order, message and reply are committed together, with the key of the request. An error undoes all of it.
+async fn place(mut tx: Tx<SqliteConnection>, outbox: Outbox, Json(order): Json<Order>) -> Result<Response, Failed> {
+    let insert = sqlx::query("INSERT INTO orders (item) VALUES (?)").bind(&order.item).execute(&mut *tx).await?;
+    outbox.publish("order.placed", &order)?;
+    Ok((StatusCode::CREATED, format!("order {}: {}", insert.last_insert_rowid(), order.item)).into_response())
+}
+
+struct Failed(BoxError);
+
+impl<E: Into<BoxError>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self(error.into())
     }
 }
 
-/// Claim, order and message are committed together, or not at all. An error rolls back, and the client may try again.
-async fn place(shop: &Shop, key: Key, order: &[u8]) -> Result<OwnClaim, BoxError> {
-    let mut db = shop.db.lock().await;
-    let mut tx = db.begin_with("BEGIN IMMEDIATE").await?;
-    let claim = shop.store.claim_key(&mut tx, "shop-api", "place_order", key, Fingerprint::of(order)).await?;
-    if claim.is_new() {
-        sqlx::query("INSERT INTO orders (document) VALUES (?)").bind(order).execute(&mut *tx).await?;
-        shop.store.outbox("shop").stage(&mut tx, [Outgoing::new("order.placed", order.to_vec())]).await?;
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        (StatusCode::INTERNAL_SERVER_ERROR, format!("the order failed: {}", self.0)).into_response()
     }
-    tx.commit().await?;
-    shop.store.outbox("shop").wake();
-    Ok(claim)
 }
 
-/// Sends a request, and returns the status of the answer.
-async fn request(url: &str, key: &str, order: &'static str) -> Result<u16, BoxError> {
-    let answer = reqwest::Client::new().post(url).header("Idempotency-Key", key).body(order).send().await?;
-    let status = answer.status();
-    println!("{key:8} {order:22} {status}: {}", answer.text().await?);
-    Ok(status.as_u16())
+/// The client, as authentication would tell it. Each one has keys of its own.
+fn client(parts: &Parts) -> Result<String, BoxError> {
+    Ok(parts.headers.get("client").ok_or("no client")?.to_str()?.to_owned())
+}
+
+/// Sends an order under a key, and returns the answer.
+async fn send(url: &str, key: &str, item: &str) -> Result<(u16, bool, String), BoxError> {
+    let body = format!(r#"{{"item":"{item}"}}"#);
+    let request = reqwest::Client::new().post(url).header("client", "mary").header("Idempotency-Key", key);
+    let answer = request.header("content-type", "application/json").body(body).send().await?;
+    let is_again = answer.headers().contains_key("idempotent-replayed");
+    let answer = (answer.status().as_u16(), is_again, answer.text().await?);
+    println!("{key} {item:5} {answer:?}");
+    Ok(answer)
 }
 
 #[tokio::main]
@@ -59,23 +60,20 @@ async fn main() -> Result<(), BoxError> {
     let url = format!("sqlite://{}", directory.path().join("shop.db").display());
     let store = Sqlite::connect(&url).await?;
     let mut db = SqliteConnection::connect(&url).await?;
-    sqlx::raw_sql("CREATE TABLE orders (document BLOB)").execute(&mut db).await?;
+    sqlx::raw_sql("CREATE TABLE orders (number INTEGER PRIMARY KEY, item TEXT)").execute(&mut db).await?;
 
+    let requests = Requests::new("shop-api", store.clone()).scope(client).required();
+    let api = Router::new().route("/orders", post(place)).route_layer(requests.layer());
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let orders = format!("http://{}/orders", listener.local_addr()?);
-    let shop = Arc::new(Shop { store: store.clone(), db: Mutex::new(db) });
-    let api = Router::new().route("/orders", post(place_order)).with_state(shop);
     tokio::spawn(async move { axum::serve(listener, api).await });
 
-    let (one, two) = (r#"{"item":"bread"}"#, r#"{"item":"wine"}"#);
-    assert_eq!(request(&orders, "k-1", one).await?, 201);
-    assert_eq!(request(&orders, "k-1", one).await?, 200, "a copy");
-    assert_eq!(request(&orders, "k-1", two).await?, 422, "a conflict");
-    assert_eq!(request(&orders, "k-2", two).await?, 201);
+    assert_eq!(send(&orders, "k-1", "bread").await?, (201, false, "order 1: bread".to_owned()));
+    assert_eq!(send(&orders, "k-1", "bread").await?, (201, true, "order 1: bread".to_owned()), "a repeat");
+    assert_eq!(send(&orders, "k-1", "wine").await?.0, 422, "another order with its key");
 
-    // In a service, the relay runs all the time, here or in a process of its own, with the sink of a broker.
+    // In a service, the relay runs all the time, with the sink of a broker.
     let sink = MemorySink::new();
-    Relay::new("shop", store, sink.clone()).run_until(sink.wait_for(|sink| sink.published().len() == 2)).await?;
-    sink.published().iter().for_each(|message| println!("published {} {}", message.to(), message.id()));
+    Relay::new("shop-api", store, sink.clone()).run_until(sink.wait_for(|sink| !sink.published().is_empty())).await?;
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, value_parser};
 use idem_core::Reason;
-use idem_core::operator::Time;
+use idem_core::operator::{Page, Time};
 use uuid::Uuid;
 
 use crate::output::Failure;
@@ -91,11 +91,7 @@ pub(crate) enum Command {
     /// The workers and relays of the last day.
     Workers,
     /// Who has replayed, discarded, resolved or forgotten which messages in the last 90 days.
-    Operations {
-        /// So many at most, newest first.
-        #[arg(long, value_name = "ROWS", default_value_t = 50, value_parser = value_parser!(u32).range(1..))]
-        limit: u32,
-    },
+    Operations(Paged),
     /// Remove claims beyond their retention now; workers do it every minute.
     Prune,
     /// Create the tables, or the part of them that is missing.
@@ -133,7 +129,7 @@ pub(crate) struct Why {
 
 #[derive(Subcommand)]
 pub(crate) enum Dead {
-    /// Newest first.
+    /// Those with the highest ids first.
     List(List),
     /// By handler, reason and first line of the error.
     Group {
@@ -240,9 +236,31 @@ pub(crate) struct Found {
 pub(crate) struct List {
     #[command(flatten)]
     pub(crate) filters: Filters,
-    /// So many at most, newest first.
+    #[command(flatten)]
+    pub(crate) paged: Paged,
+}
+
+/// A part of a list.
+#[derive(Args)]
+pub(crate) struct Paged {
+    /// So many at most, those with the highest ids first.
     #[arg(long, value_name = "ROWS", default_value_t = 50, value_parser = value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
+    /// Only below this id: the next page.
+    #[arg(long, value_name = "ID")]
+    pub(crate) before: Option<i64>,
+}
+
+impl Paged {
+    pub(crate) fn page(&self) -> Page {
+        let page = Page::new(self.limit).without_payloads();
+        self.before.map_or(page, |id| page.before(id))
+    }
+
+    /// The hint behind a page that is full.
+    pub(crate) fn more(&self, next: Option<i64>) -> String {
+        next.map(|id| format!("there may be more: --before {id}\n")).unwrap_or_default()
+    }
 }
 
 #[derive(Args)]
@@ -262,10 +280,10 @@ pub(crate) struct Filters {
     /// Its key, as the log shows it.
     #[arg(long, allow_hyphen_values = true)]
     pub(crate) key: Option<String>,
-    /// Not before this time.
+    /// Not before this time: that of its death, or of its arrival if it is scheduled.
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<Time>,
-    /// Before this time.
+    /// Before this time, in the same way.
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<Time>,
 }
@@ -281,7 +299,7 @@ pub(crate) struct Which {
     /// All of them.
     #[arg(long, conflicts_with = "ids")]
     pub(crate) all: bool,
-    /// So many at most, newest first.
+    /// So many at most, those with the highest ids first.
     #[arg(long, value_name = "ROWS", value_parser = value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     /// So many a second at most.

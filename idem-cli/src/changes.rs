@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use idem_core::operator::{Bulk, Done, Filter, Forgotten, Page, keys};
 use idem_core::store::{CallAnswer, Replayed, Resolution};
 use idem_core::{Key, Store};
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::args::{Found, Outgoing, Which};
@@ -48,13 +48,27 @@ fn progress(done: &Done) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Prints what was done. Exit 1 if nothing matched, and 5 if something is left.
+/// Prints what was done, and what is left, with what to do about it. Exit 1 if nothing matched, and 5 if something is left.
 fn end<S: Store>(on: &Session<S>, which: &Which, filter: &Filter, done: &Done) -> Exit {
     let left = done.needs_force + done.needs_key + done.unresolved;
     let found = done.due + done.discarded + left;
-    on.out.answer(done, |done| if found > 0 { facts(done) } else { String::new() })?;
     // An id that is not found belongs to no dead letter any more.
-    let is_all = left + done.gone == 0 && found >= which.ids.len() as u64;
+    let gone = done.gone.max((which.ids.len() as u64).saturating_sub(found));
+    let text = |shown: &Value| {
+        let notes = [
+            (u64::from(which.dry_run), "nothing was changed: --dry-run"),
+            (done.needs_force, "needs_force: their effects may be there. Look, and then say --force"),
+            (done.needs_key, "needs_key: conflicts. --as for one, or --new-keys after a deploy"),
+            (done.unresolved, "unresolved: their calls may have had an effect. idem calls"),
+            (gone, "gone: no dead letter has this id (any more). idem operations"),
+        ];
+        let notes = notes.into_iter().filter(|(rows, _)| *rows > 0).map(|(_, note)| format!("{note}\n"));
+        if found > 0 { facts(shown) + &notes.collect::<String>() } else { String::new() }
+    };
+    let mut shown = *done;
+    shown.gone = gone;
+    on.out.answer(&shown, text)?;
+    let is_all = left + gone == 0;
     match found {
         0 if done.gone == 0 && which.ids.is_empty() => Err(no_match(filter, done.looked, done.unsearched)),
         0 => {

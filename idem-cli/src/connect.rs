@@ -19,9 +19,9 @@ pub(crate) struct Session<S> {
 
 impl<S: Store> Session<S> {
     /// Prints rows, or says that there is none.
-    pub(crate) fn rows(&self, members: &[&str], rows: &[impl Serialize]) -> Exit {
+    pub(crate) fn rows(&self, members: &[&str], rows: &[impl Serialize], none: &str) -> Exit {
         self.out.answer(&rows, |rows| self.out.table(members, rows))?;
-        if rows.is_empty() { Err(Failure::none("there is nothing of this kind")) } else { Ok(0) }
+        if rows.is_empty() { Err(Failure::none(none)) } else { Ok(0) }
     }
 }
 
@@ -72,10 +72,12 @@ impl Target {
 /// A database that cannot be used. If its tables are missing, a command makes them.
 pub(crate) fn unusable(error: Error) -> Failure {
     let remedy = match error {
+        Error::Denied { .. } => return Failure::denied(error.to_string()),
         Error::Config(_) => concat!(
             "\nthis is idem ",
             env!("CARGO_PKG_VERSION"),
-            ". If tables are missing, run idem migrate as a role that may create them, or the SQL of idem migrate --print"
+            ". Is this the right database, and the right --schema? If it is, and tables are missing, run idem migrate as a role that may \
+             create them, or the SQL of idem migrate --print"
         ),
         _ => "",
     };

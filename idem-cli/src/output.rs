@@ -43,6 +43,11 @@ impl Failure {
         Self::new(1, error)
     }
 
+    /// The role may not do this.
+    pub(crate) fn denied(error: impl Into<String>) -> Self {
+        Self::new(4, error)
+    }
+
     /// The database cannot be used.
     pub(crate) fn database(error: impl Into<String>) -> Self {
         Self::new(3, error)
@@ -77,7 +82,7 @@ impl From<Error> for Failure {
         let text = error.to_string();
         match error {
             Error::Config(_) => Self::usage(text),
-            Error::Denied { .. } => Self::new(4, format!("{text}\n{READS}")),
+            Error::Denied { .. } => Self::denied(format!("{text}\n{READS}")),
             _ => Self::database(text),
         }
     }

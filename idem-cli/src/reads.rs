@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::{IsTerminal, stdout};
+use std::iter;
 
 use idem_core::Store;
 use idem_core::operator::{Asked, Count, Filter, Finding, Page};
 
-use crate::args::{Filters, Globals, List, Why};
+use crate::args::{Filters, Globals, List, Paged, Why};
 use crate::connect::{Session, Target};
 use crate::output::{Exit, Failure, facts, lines};
 
@@ -21,10 +22,10 @@ pub(crate) const WORKERS: &[&str] =
     &["name", "kind", "host", "pid", "version", "started_at", "seen", "alive", "minute"];
 const DEAD: &[&str] = &["id", "handler", "key", "reason", "died_at", "attempts", "error"];
 const SCHEDULED: &[&str] = &["id", "handler", "key", "state", "run_at", "locked_until", "attempts", "error"];
-const GROUPS: &[&str] = &["count", "consumer/handler", "reason", "first", "last", "example", "line"];
-pub(crate) const OUTGOING: &[&str] = &["id", "to", "key", "created_at", "attempts", "died_at", "error"];
+const GROUPS: &[&str] = &["count", "consumer/handler", "reason", "first", "last", "example", "error_filter", "line"];
+const OUTGOING: &[&str] = &["id", "to", "key", "created_at", "attempts", "died_at", "error"];
 pub(crate) const CALLS: &[&str] = &["id", "handler", "key", "state", "provider_key", "called_at", "error"];
-pub(crate) const OPERATIONS: &[&str] =
+const OPERATIONS: &[&str] =
     &["at", "action", "actor", "role", "consumer/handler", "outbox", "key", "row", "reason", "attempts", "error"];
 
 pub(crate) async fn status<S: Store>(on: &Session<S>, exact: bool) -> Exit {
@@ -54,7 +55,12 @@ pub(crate) async fn why<S: Store>(on: &Session<S>, args: Why) -> Exit {
     }
     asked.published = args.published.map(|published| published.0);
     let why = on.operator.why(&asked).await?;
-    on.out.answer(&why, |shown| lines(&format!("delivered now, {}\n", why.verdict)) + &facts(shown))?;
+    on.out.answer(&why, |shown| {
+        let first = iter::once(format!("delivered now, {}", why.verdict)).chain(why.hints.iter().cloned());
+        let mut rest = shown.clone();
+        rest.as_object_mut().map(|members| members.remove("hints"));
+        first.map(|line| lines(&line) + "\n").collect::<String>() + &facts(&rest)
+    })?;
     Ok(why.verdict.exit_code())
 }
 
@@ -83,12 +89,9 @@ pub(crate) fn no_match(filter: &Filter, looked: u64, unsearched: u64) -> Failure
 pub(crate) async fn list<S: Store>(on: &Session<S>, list: &List, scheduled: bool) -> Exit {
     let mut filter = checked(on, &list.filters).await?;
     filter.scheduled = scheduled;
-    let found = on.operator.list(&filter, Page::new(list.limit).without_payloads()).await?;
+    let found = on.operator.list(&filter, list.paged.page()).await?;
     let columns = if scheduled { SCHEDULED } else { DEAD };
-    on.out.answer(&found, |shown| {
-        let more = if found.next.is_some() { "there may be more: --limit, --until\n" } else { "" };
-        on.out.table(columns, &shown["rows"]) + more
-    })?;
+    on.out.answer(&found, |shown| on.out.table(columns, &shown["rows"]) + &list.paged.more(found.next))?;
     if found.rows.is_empty() { Err(no_match(&filter, found.looked, found.unsearched)) } else { Ok(0) }
 }
 
@@ -109,6 +112,24 @@ pub(crate) async fn show<S: Store>(on: &Session<S>, id: i64, raw: bool) -> Exit 
         Failure::none(format!("there is no row #{id} (any more): it was processed or discarded, or never there"))
     })?;
     if raw { on.out.bytes(shown.row.delivery.payload()) } else { on.out.answer(&shown, facts) }
+}
+
+/// Lists the messages of an outbox that are dead, or that wait.
+pub(crate) async fn outgoing<S: Store>(on: &Session<S>, name: &str, waiting: bool) -> Exit {
+    let rows = on.operator.outgoing(name, waiting, Page::default()).await?;
+    if rows.is_empty() && !waiting {
+        on.out.answer(&rows, |_| String::new())?;
+        return Err(Failure::none(format!("the outbox {name} has no dead message: --waiting lists those that wait")));
+    }
+    on.rows(OUTGOING, &rows, "no message waits")
+}
+
+/// Lists what operators have done.
+pub(crate) async fn operations<S: Store>(on: &Session<S>, paged: &Paged) -> Exit {
+    let found = on.operator.operations(None, paged.page()).await?;
+    let next = found.last().filter(|_| found.len() >= paged.limit as usize).map(|last| last.id);
+    on.out.answer(&found, |rows| on.out.table(OPERATIONS, rows) + &paged.more(next))?;
+    if found.is_empty() { Err(Failure::none("no operator has changed anything in the last 90 days")) } else { Ok(0) }
 }
 
 /// Lists what is wrong with the database and its workers.

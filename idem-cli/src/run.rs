@@ -43,22 +43,22 @@ async fn run_on<S: Store>(connected: Result<S, Error>, globals: &Globals, comman
         Command::Dead(Dead::Discard { which, yes }) => changes::discard(on, &which, yes).await,
         Command::Scheduled(list) => reads::list(on, &list, true).await,
         Command::Outbox(Outbox::List { name: None, .. }) => {
-            on.rows(reads::OUTBOXES, &on.operator.outboxes(Count::AtLeast).await?)
+            on.rows(reads::OUTBOXES, &on.operator.outboxes(Count::AtLeast).await?, "there is no outbox")
         }
-        Command::Outbox(Outbox::List { name: Some(name), waiting }) => {
-            on.rows(reads::OUTGOING, &on.operator.outgoing(&name, waiting, Page::default()).await?)
-        }
+        Command::Outbox(Outbox::List { name: Some(name), waiting }) => reads::outgoing(on, &name, waiting).await,
         Command::Outbox(Outbox::Replay(which)) => changes::outgoing(on, &which, true).await,
         Command::Outbox(Outbox::Discard { which, yes: true }) => changes::outgoing(on, &which, false).await,
-        Command::Calls { resolve: None } => on.rows(reads::CALLS, &on.operator.calls(Page::default()).await?),
+        Command::Calls { resolve: None } => {
+            on.rows(reads::CALLS, &on.operator.calls(Page::default()).await?, "no call is in doubt or unresolved")
+        }
         Command::Calls { resolve: Some(Calls::Resolve { id, key, found }) } => {
             changes::resolve(on, id, key, found).await
         }
         Command::Forget { handler, key, yes: true } => changes::forget(on, &handler, &key).await,
-        Command::Workers => on.rows(reads::WORKERS, &on.operator.workers().await?),
-        Command::Operations { limit } => {
-            on.rows(reads::OPERATIONS, &on.operator.operations(None, Page::new(limit)).await?)
+        Command::Workers => {
+            on.rows(reads::WORKERS, &on.operator.workers().await?, "no worker was here in the last day")
         }
+        Command::Operations(paged) => reads::operations(on, &paged).await,
         Command::Prune => setup::prune(on).await,
         Command::Doctor => reads::doctor(on, globals).await,
         Command::Page(page) => setup::page(on, &store, globals, page).await,

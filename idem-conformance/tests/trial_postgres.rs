@@ -149,7 +149,10 @@ async fn a_trial_that_cannot_begin_says_why() {
     let sql = format!("CREATE ROLE {role} LOGIN PASSWORD 'secret'");
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut shop.admin).await.unwrap();
     let url = shop.url.parse::<PgConnectOptions>().unwrap().username(&role).password("secret").to_url_lossy();
-    let Err(Error::Config(why)) = Trial::postgres().url(url).handler::<Book>().await else { panic!("it began") };
+    let Err(denied @ Error::Denied { .. }) = Trial::postgres().url(url).handler::<Book>().await else {
+        panic!("it began")
+    };
+    let why = denied.to_string();
     assert!(why.contains("idem_trial_") && why.contains(&role), "{why}");
     sqlx::raw_sql(AssertSqlSafe(format!("DROP ROLE {role}"))).execute(&mut shop.admin).await.unwrap();
     shop.end().await;

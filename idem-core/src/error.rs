@@ -42,7 +42,7 @@ pub enum Error {
         /// The driver's error.
         source: BoxError,
     },
-    /// The role of the database, or the file, does not permit what an operator has asked for.
+    /// The role of the database, or the file, does not permit this.
     #[error("{}", with_source(what, source))]
     #[non_exhaustive]
     Denied {

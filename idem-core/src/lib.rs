@@ -36,6 +36,7 @@ mod process;
 mod properties;
 mod registry;
 mod relay;
+pub mod request;
 mod retry;
 mod routes;
 mod run;

@@ -67,13 +67,13 @@ pub(crate) async fn view<S: Store>(visit: &Visit<S>, action: &str) -> Result<Vie
             p { @for (name, value) in fields.iter() { (name) ": " code { (short(value, 600)) } " " } }
             form.buttons method="post" action=(visit.at.link(&visit.at.path)) {
                 (fields.clone().with("sure", 1).hidden())
-                button autofocus { (title) " " (rows) }
+                @if count > 0 { button autofocus[action == "replay"] { (title) " " (rows) } }
                 a href=(back) { "Cancel" }
             }
         }
         (left(&done))
     };
-    Ok((if is_sure { title.to_owned() } else { format!("{title} {rows}?") }, body))
+    Ok((if is_sure || count == 0 { title.to_owned() } else { format!("{title} {rows}?") }, body))
 }
 
 /// The rows that are not changed, and why.

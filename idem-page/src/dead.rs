@@ -23,17 +23,19 @@ pub(crate) async fn view<S: Store>(visit: &Visit<S>) -> Result<View, Failure> {
     let (operator, filter) = visit.filter().await?;
     let groups = operator.groups(&filter, Count::AtLeast).await?;
     let found = operator.list(&filter, page(fields)?).await?;
+    let forces = groups.groups.iter().any(|group| group.reason.needs_force());
+    let may: Vec<May> = ALL.into_iter().filter(|may| *may != May::Force || forces).collect();
     let body = html! {
         form.filter action=(at.link("/dead")) {
             @for name in FILTER { @if name != "payload" || visit.page.payloads { (field(fields, name, name)) } }
             button.quiet { "Filter" }
         }
-        (causes(at, &groups))
+        (causes(at, &selected, &groups))
         @if at.actor.is_some() && !found.rows.is_empty() {
-            @if selected.iter().next().is_some() { p.note { "All that match:" } (buttons(at, &selected, &ALL)) }
+            @if selected.iter().next().is_some() { p.note { "All that match:" } (buttons(at, &selected, &may)) }
             @else { p.note { "A cause or a filter leads to the messages that can be replayed or discarded together." } }
         }
-        (listed(at, "Messages, newest first", &COLUMNS, &found.rows))
+        (listed(at, "Messages, by their ids", &COLUMNS, &found.rows))
         @if found.unsearched > 0 { p.note { (messages(found.unsearched)) " above 1 MiB were not searched." } }
         (older(at, fields, found.next))
     };
@@ -46,12 +48,15 @@ pub(crate) fn page(fields: &Fields) -> Result<Page, Failure> {
     Ok(fields.read("before")?.map_or(page, |id| page.before(id)))
 }
 
-/// The causes of dead letters, the most frequent first. Each leads to its messages, where they can be replayed at once.
-pub(crate) fn causes(at: &At, groups: &Groups) -> Markup {
+/// The causes of dead letters, the most frequent first. Each leads to those of its messages that the fields select, where they can be
+/// replayed at once.
+pub(crate) fn causes(at: &At, selected: &Fields, groups: &Groups) -> Markup {
     let columns = ["cause", "messages", "handler", "reason", "last", "first"];
     let rows = groups.groups.iter().take(GROUPS).map(|group| {
-        let filter = Fields::default().with("consumer", &group.consumer).with("handler", &group.handler);
-        let filter = filter.with("reason", group.reason.as_str()).with("error", &group.error_filter);
+        let filter = selected.clone().with("consumer", &group.consumer).with("handler", &group.handler);
+        let filter = filter.with("reason", group.reason.as_str());
+        // The text of the person may select fewer.
+        let filter = if selected.get("error").is_some() { filter } else { filter.with("error", &group.error_filter) };
         let line = if group.line.is_empty() { "without an error" } else { &group.line };
         vec![
             html! { a href=(filter.link(&at.link("/dead"))) { (short(line, 200)) } },

@@ -38,8 +38,7 @@ pub(crate) fn admit<S>(page: &Page<S>, parts: &Parts) -> Result<At, Refused> {
     }
     let changes = parts.method == Method::POST;
     if changes && !is_own_form(page.origin.as_deref(), &parts.headers) {
-        let why =
-            "the form has to be on this page: of an old browser, or without TLS, only `.origin(\"https://..\")` tells";
+        let why = "the form has to be on this page: of an old browser, or without TLS, only `.origin(\"https://..\")` of the service tells";
         return Err((StatusCode::FORBIDDEN, why));
     }
     let actor = page.who.as_ref().and_then(|who| who(parts)).filter(|name| !name.trim().is_empty());

@@ -130,7 +130,7 @@ fn cell(at: &At, name: &str, row: &Value) -> Markup {
             None | Some(Value::Null) => {}
             Some(Value::Number(id)) if has_view => { a href=(at.link(&format!("/message/{id}"))) { "#" (id) } }
             Some(Value::Number(age)) if name == "seen" => { (past(Duration::from_millis(age.as_u64().unwrap_or_default()))) }
-            Some(Value::String(time)) if name == "at" || name.ends_with("_at") => {
+            Some(Value::String(time)) if name == "at" || name.ends_with("_at") || name.ends_with("_until") => {
                 (time.get(..19).unwrap_or(time).replace('T', " ")) "Z"
             }
             Some(Value::String(text)) => { (short(text, 120)) }

@@ -55,7 +55,7 @@ fn content(title: &str, bytes: &[u8], payloads: bool) -> Markup {
                     p.note { "This is its beginning: " code { "idem dead show ID --raw" } " prints all of it." }
                 }
             } @else {
-                p.none { "Payloads are hidden: the option `.payloads()` of the page shows them." }
+                p.none { "Payloads are hidden: `--payloads`, or `.payloads()` of the service, shows them." }
             }
         }
     }

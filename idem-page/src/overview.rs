@@ -16,7 +16,7 @@ pub(crate) async fn view<S: Store>(visit: &Visit<S>) -> Result<View, Failure> {
     let groups = operator.groups(&Filter::new(), Count::AtLeast).await?;
     let body = html! {
         (needed(&status))
-        (causes(at, &groups))
+        (causes(at, &Fields::default(), &groups))
         (consumers(at, &status.consumers))
         (outboxes(at, &status.outboxes))
     };

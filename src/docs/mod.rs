@@ -33,6 +33,10 @@ pub mod batches {}
 #[doc = include_str!("outbox.md")]
 pub mod outbox {}
 
+// Its code needs axum, and is compiled by the package of examples that has it.
+#[cfg_attr(not(doctest), doc = include_str!("requests.md"))]
+pub mod requests {}
+
 #[doc = include_str!("data_layer.md")]
 pub mod data_layer {}
 

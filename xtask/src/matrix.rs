@@ -22,7 +22,7 @@ pub(crate) struct Options {
 /// The suites, each with its chore: the tests of the adapters, those of the PostgreSQL store and the pipeline on it, the
 /// faults on each broker in each mode, and a small campaign of the demo.
 const SUITES: [(&str, &str); 4] = [
-    ("adapters", "test -- -p idem-rabbitmq -p idem-nats -p idem-kafka -p idem-sqs"),
+    ("adapters", "test -- -p idem-rabbitmq -p idem-nats -p idem-kafka -p idem-sqs -p idem-http"),
     (
         "stores",
         "test -- -p idem-core -p idem-conformance -p idem-pipeline --test postgres_store --test store_postgres --test pipeline_postgres",

@@ -68,7 +68,7 @@ async fn a_mistake_is_named_with_what_to_write() {
         (&["forget", "billing/order_paid", "e-1", "--yes"], 1, &["no claim"]),
         (&["page", "--listen", "0.0.0.0:4040"], 2, &["--i-have-authentication"]),
         (&["calls", "resolve", "1", "--key", "9513c1b4-5c2d-4d3c-8a55-4be7d8a0b1a1", "--answer", "{"], 2, &["JSON"]),
-        (&["operations"], 1, &["there is nothing"]),
+        (&["operations"], 1, &["no operator has changed"]),
     ];
     for (args, exit, parts) in cases {
         world.idem(args).await.check(exit, parts);

@@ -114,6 +114,9 @@ async fn each_printed_role_may_do_what_it_is_for() {
             if exit == 4 { &["permission denied", "it may use: status", "idem roles --print"] } else { &[] },
         );
     }
+    // What this role may not do is no fault of the setup.
+    let found = roles.idem("idem_viewer", &["doctor"]).await;
+    assert!(!found.out.contains("could not start"), "{found:?}");
     for (args, _, exit) in cases {
         roles.idem("idem_operator", args).await.check(exit, &[]);
     }

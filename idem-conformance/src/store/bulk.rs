@@ -114,6 +114,32 @@ pub async fn a_replay_of_many_ends_where_it_is_told_to<W: World>(world: W) {
     assert!(matches!(never, Err(Error::Config(_))), "a rate of nothing never ends: {never:?}");
 }
 
+/// What it counts is what happens then.
+pub async fn a_dry_run_counts_what_a_replay_does<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let ways = [(false, false), (true, false), (false, true)].map(|(force, new_keys)| Bulk {
+        force,
+        new_keys,
+        ..Bulk::default()
+    });
+    let anna = operator(&stage);
+    for bulk in ways {
+        let dead = |reason: &Reason| Dead::new(stage.handler, format!("{reason} {bulk:?}"), "").reason(*reason);
+        insert(&stage, &Reason::ALL.iter().map(dead).collect::<Vec<_>>()).await;
+        let counted = |done: Done| (done.due, done.needs_force, done.needs_key, done.unresolved);
+        // A rate of one row a second would take longer than the patience of the test.
+        let dry = Bulk { dry_run: true, rate: Some(1), ..bulk };
+        let foreseen = crate::soon(anna.replay_all(&Filter::new(), dry, go_on)).await.unwrap();
+        assert_eq!(
+            foreseen.due + foreseen.needs_force + foreseen.needs_key + foreseen.unresolved,
+            Reason::ALL.len() as u64
+        );
+        let done = anna.replay_all(&Filter::new(), bulk, go_on).await.unwrap();
+        assert_eq!(counted(foreseen), counted(done), "{bulk:?}");
+        stage.world.run(&format!("DELETE FROM {}", stage.world.own("inbox_messages"))).await;
+    }
+}
+
 /// A local message has no other way to its handler than the key that it has, and a call should be looked at by a person.
 pub async fn new_keys_leave_local_messages_and_handlers_that_call<W: World>(world: W) {
     let stage = Stage::new(world).await;

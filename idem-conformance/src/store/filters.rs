@@ -30,6 +30,10 @@ impl<'a> Dead<'a> {
     pub(super) fn payload(self, payload: &'a str) -> Self {
         Self { payload, ..self }
     }
+
+    pub(super) fn reason(self, reason: Reason) -> Self {
+        Self { reason, ..self }
+    }
 }
 
 /// Inserts dead letters of one handler, in the order of their keys.

@@ -244,6 +244,7 @@ macro_rules! store_suite {
             a_message_that_dies_after_the_call_began_is_left_to_the_next
             a_message_that_has_just_died_is_replayed
             a_replay_of_many_ends_where_it_is_told_to
+            a_dry_run_counts_what_a_replay_does
             new_keys_leave_local_messages_and_handlers_that_call
             each_question_is_answered_where_nothing_is
             // why
@@ -260,6 +261,7 @@ macro_rules! store_suite {
             a_claim_with_a_row_is_not_forgotten
             rates_are_those_of_all_workers_by_their_age
             workers_that_are_gone_hide_none
+            doctor_tells_a_service_that_is_down_from_a_handler_that_is_gone
             // prune
             prune_deletes_old_dated_claims_only
             prune_never_deletes_a_claim_with_a_row

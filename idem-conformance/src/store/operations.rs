@@ -220,7 +220,7 @@ pub async fn a_replay_under_another_key_takes_the_first_row<W: World>(world: W) 
     let replayed = stage.store.replay(Of::all(&ids), Replay::As(&key), &by).await.unwrap();
     assert_eq!(replayed, [(ids[0], Replayed::Due), (ids[1], Replayed::NotFound)]);
     assert_eq!(stage.one_dead().await.id, ids[1]);
-    assert_eq!(operations(&stage, "action = 'replayed under another key'").await, 1);
+    assert_eq!(operations(&stage, "action LIKE 'replayed under the key %'").await, 1);
 }
 
 /// Otherwise nobody would know who has done it.

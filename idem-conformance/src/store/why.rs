@@ -30,10 +30,10 @@ pub async fn why_reads_claim_rows_and_operations<W: World>(world: W) {
     stage.process("done").await;
     stage.claims_earlier(HOUR).await;
     let done = ask(&stage, "done").await;
-    let Verdict::Duplicate { age } = done.verdict else { panic!("{done:?}") };
+    let Verdict::Duplicate { age, discarded: false } = done.verdict else { panic!("{done:?}") };
     assert!((HOUR..2 * HOUR).contains(&age) && done.compared == Compared::NotGiven, "{done:?}");
     let claim = done.claim.unwrap();
-    let (processed, forgotten) = (claim.processed_at.unwrap().0, claim.forgotten_at.unwrap().0);
+    let (processed, forgotten) = (claim.processed_at.unwrap().0, claim.kept_until.unwrap().0);
     assert_eq!(forgotten.duration_since(processed).unwrap(), 7 * 24 * HOUR);
     assert_eq!(Fingerprint::of(b"done").as_bytes(), &hex(&claim.fingerprint)[..]);
 
@@ -49,6 +49,7 @@ pub async fn why_reads_claim_rows_and_operations<W: World>(world: W) {
     assert_eq!(shown.verdict, Verdict::Waiting { row: Some(dead), dead: true });
     let rows: Vec<_> = shown.rows.iter().map(|row| (row.id, row.reason)).collect();
     assert_eq!(rows, [(dead, Some(Reason::Exhausted)), (conflict, Some(Reason::Conflict))], "its own row first");
+    assert!(shown.hints.iter().any(|hint| hint.contains(&format!("the dead letter {conflict}"))), "{:?}", shown.hints);
     assert_eq!(shown.claim.map(|claim| claim.processed_at.is_some()), Some(false));
     assert!(shown.rows.iter().all(|row| row.died_at.is_some() && row.error == "first"));
 
@@ -188,7 +189,7 @@ pub async fn a_claim_from_the_future_is_explained<W: World>(world: W) {
         "UPDATE \"idem_processed_messages\" SET processed_at = {now} + 3600000 RETURNING 'done'",
     );
     assert_eq!(stage.store.ask(&later.writes(), &[]).await.unwrap(), ["done"]);
-    assert_eq!(ask(&stage, "a").await.verdict, Verdict::Duplicate { age: Duration::ZERO });
+    assert_eq!(ask(&stage, "a").await.verdict, Verdict::Duplicate { age: Duration::ZERO, discarded: false });
     operator(&stage).status(Count::AtLeast).await.unwrap();
 }
 
@@ -369,4 +370,24 @@ pub async fn workers_that_are_gone_hide_none<W: World>(world: W) {
     let status = operator(&stage).status(Count::AtLeast).await.unwrap();
     assert_eq!(status.consumers[0].alive, 1, "{status:?}");
     assert_eq!(Operator::new(&stage.store).workers().await.unwrap().len(), 1000);
+}
+
+/// A service that is down is one finding, and no reason to end its messages; a handler that living workers lack is another.
+pub async fn doctor_tells_a_service_that_is_down_from_a_handler_that_is_gone<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let shipped = register(&stage.store, "billing", "order_shipped").await;
+    stage.schedule("a").await;
+    stage.row(&Identity { handler: shipped, ..stage.id("b") }, true, Ok(Duration::ZERO)).await;
+    let unseen = Question::new(
+        "an hour without workers",
+        "UPDATE {schema}.handlers SET seen_at = now() - interval '1 hour' RETURNING 'done'",
+        "UPDATE \"idem_handlers\" SET seen_at = {now} - 3600000 RETURNING 'done'",
+    );
+    stage.store.ask(&unseen.writes(), &[]).await.unwrap();
+    let found = async || Operator::new(&stage.store).doctor(None).await.unwrap();
+    let [down] = &found().await[..] else { panic!("{:?}", found().await) };
+    assert!(down.what.contains("no worker of it is alive") && !down.remedy.contains("UPDATE"), "{down:?}");
+    beat(&stage, "worker", "billing", Duration::ZERO, [5, 4]).await;
+    let gone = found().await;
+    assert!(gone.len() == 2 && gone.iter().all(|gone| gone.remedy.contains("UPDATE")), "{gone:?}");
 }

@@ -14,7 +14,7 @@ pub(crate) struct SqliteWorld {
 }
 
 impl SqliteWorld {
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("sqlite://{}/suite.db", self.directory.display())
     }
 

@@ -60,6 +60,18 @@ CREATE TABLE processed_messages (
     PRIMARY KEY (handler_id, key)
 );
 
+-- The replies to requests. Each is written with its claim, and deleted with it. There is no foreign key: its check would cost each
+-- request a lock. `headers` has a line for each header.
+CREATE TABLE replies (
+    handler_id int   NOT NULL,
+    key        bytea NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    status     int   NOT NULL,
+    headers    bytea NOT NULL,
+    body       bytea NOT NULL,
+    PRIMARY KEY (handler_id, key)
+);
+
 -- Refuses the COMMIT of a handler that shares its transaction with other messages: their claims would be committed
 -- although their handlers have not run. idem sets `idem.commit` to the transaction's number before it commits.
 --
@@ -253,7 +265,7 @@ CREATE TABLE operations (
     at         timestamptz NOT NULL DEFAULT now(),
     -- The same in all rows of one command.
     command    uuid   NOT NULL,
-    -- `replayed`, `replayed by force`, `replayed under another key`, `replayed for new keys`, `discarded`, `answered`,
+    -- `replayed`, `replayed by force`, `replayed under the key ..`, `replayed for new keys`, `discarded`, `answered`,
     -- `called again`, `staged again`, `forgotten`.
     action     text   NOT NULL,
     -- Who has done it, as the command or the page said, and the role that the database knows.
@@ -292,9 +304,13 @@ CREATE TABLE workers (
     PRIMARY KEY (instance, kind, name)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
--- Three tables constantly gain and lose rows. By default, autovacuum waits until a fifth of a table is dead, which is
+-- Four tables constantly gain and lose rows. By default, autovacuum waits until a fifth of a table is dead, which is
 -- days of claims (PostgreSQL manual, 20.10).
 ALTER TABLE processed_messages SET (
+    autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000,
+    autovacuum_analyze_scale_factor = 0.02
+);
+ALTER TABLE replies SET (
     autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000,
     autovacuum_analyze_scale_factor = 0.02
 );

@@ -52,6 +52,17 @@ CREATE TABLE "idem_processed_messages" (
     PRIMARY KEY (handler_id, key)
 ) STRICT, WITHOUT ROWID;
 
+-- The replies to requests. Each is written with its claim, and deleted with it. `headers` has a line for each header.
+CREATE TABLE "idem_replies" (
+    handler_id INTEGER NOT NULL,
+    key        BLOB    NOT NULL,
+    created_at INTEGER NOT NULL,
+    status     INTEGER NOT NULL,
+    headers    BLOB    NOT NULL,
+    body       BLOB    NOT NULL,
+    PRIMARY KEY (handler_id, key)
+) STRICT;
+
 -- The messages that run from the database, and the dead letters; the views `scheduled` and `dead_letters` show them. Content is
 -- BLOB, so that no value can prevent a row from being stored. The large columns come last, so that the others are read
 -- without their overflow pages.
@@ -218,7 +229,7 @@ CREATE TABLE "idem_operations" (
     at         INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)),
     -- The same in all rows of one command.
     command    BLOB    NOT NULL,
-    -- `replayed`, `replayed by force`, `replayed under another key`, `replayed for new keys`, `discarded`, `answered`,
+    -- `replayed`, `replayed by force`, `replayed under the key ..`, `replayed for new keys`, `discarded`, `answered`,
     -- `called again`, `staged again`, `forgotten`.
     action     TEXT    NOT NULL,
     -- Who has done it, as the command or the page said. SQLite knows no roles.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
 use crate::store::{Replay, Replayed, Resolution};
-use crate::{Error, Store};
+use crate::{Error, Reason, Store};
 
 use super::{Filter, Operator, Time};
 
@@ -31,7 +31,7 @@ pub struct Bulk {
     pub limit: Option<u64>,
     /// At most so many rows a second; `None`: as fast as the database can. Zero is an error.
     pub rate: Option<u32>,
-    /// Changes nothing, and counts all rows that match, also those that would be left.
+    /// Changes nothing, without regard to the rate, and counts what a replay would do and leave; for a discard, all rows that match.
     pub dry_run: bool,
     /// Replays also rows that need [force](Operator::replay_by_force).
     pub force: bool,
@@ -149,7 +149,7 @@ impl<S: Store> Operator<S> {
             loop {
                 let at_most = usize::try_from(limit - visited).unwrap_or(usize::MAX).min(chunk).min(left.len());
                 let (some, rest) = left.split_at(at_most);
-                if let Some(rate) = bulk.rate {
+                if let Some(rate) = bulk.rate.filter(|_| !bulk.dry_run) {
                     sleep_until(began + Duration::from_secs_f64(visited as f64 / f64::from(rate))).await;
                 }
                 self.change(some, bulk, change, &mut done).await?;
@@ -171,7 +171,7 @@ impl<S: Store> Operator<S> {
         let all = ids.len() as u64;
         match change {
             _ if ids.is_empty() => return Ok(()),
-            Change::Replay if bulk.dry_run => done.due += all,
+            Change::Replay if bulk.dry_run => return self.foresee(ids, bulk, done).await,
             Change::Discard if bulk.dry_run => done.discarded += all,
             Change::Replay => return self.replay_some(ids, bulk, done).await,
             Change::Discard => {
@@ -182,6 +182,27 @@ impl<S: Store> Operator<S> {
                 (done.unresolved, done.gone) = (done.unresolved + there, done.gone + (left.len() as u64 - there));
             }
         }
+        Ok(())
+    }
+
+    /// Counts the rows by what a replay would do with them: their reasons decide. A conflict of a local message or of a call is
+    /// counted as due for a new key, and left when it is replayed.
+    async fn foresee(&self, ids: &[i64], bulk: Bulk, done: &mut Done) -> Result<(), Error> {
+        let (_, handlers) = self.matching(None).await?;
+        let mut due = ids.len() as u64;
+        for reason in Reason::ALL.iter().copied() {
+            let left = match reason {
+                Reason::Unresolved => &mut done.unresolved,
+                Reason::Conflict if !bulk.new_keys => &mut done.needs_key,
+                reason if reason.needs_force() && !bulk.force => &mut done.needs_force,
+                _ => continue,
+            };
+            let mut filter = Filter::new().reason(reason);
+            filter.ids = ids.to_vec();
+            let rows = self.window(&filter, &handlers, i64::MAX, WINDOW, None).await?.ids.len() as u64;
+            (*left, due) = (*left + rows, due.saturating_sub(rows));
+        }
+        done.due += due;
         Ok(())
     }
 

@@ -48,12 +48,14 @@ const SKEW: Duration = Duration::from_secs(1);
 
 impl<S: Store> Operator<S> {
     /// Looks for what is wrong with the setup. Returns nothing if all is well. `start`: the error of an ordinary `connect` with
-    /// `verify_only`, which has the checks of the start.
+    /// `verify_only`, which has the checks of the start. [`Error::Denied`] is left out: this role need not be that of a worker, which
+    /// says at its start what its own role lacks.
     ///
     /// # Errors
     /// None: a database that cannot be used, and a role that may not read, are findings as well.
     pub async fn doctor(&self, start: Option<Error>) -> Result<Vec<Finding>, Error> {
         let refused = |error: Error| Finding::new(format!("a worker could not start: {error}"), "do what it says");
+        let start = start.filter(|error| !matches!(error, Error::Denied { .. }));
         let mut findings: Vec<Finding> = start.map(refused).into_iter().collect();
         if let Err(error) = self.examine(&mut findings).await {
             let remedy = "connect to the right database, as a role that may read idem's tables (idem roles --print)";
@@ -66,7 +68,14 @@ impl<S: Store> Operator<S> {
         findings.extend(self.clock_skew().await?);
         let (known, workers) = (self.handlers().await?, self.workers().await?);
         let unseen = known.iter().filter(|handler| handler.has_rows && handler.seen > UNSEEN);
-        findings.extend(unseen.map(|handler| self.without_worker(handler)));
+        findings.extend(unseen.map(|handler| {
+            let mut workers =
+                workers.iter().filter(|worker| worker.kind == "worker" && worker.name == handler.consumer);
+            match workers.any(|worker| worker.alive) {
+                true => self.without_handler(handler),
+                false => without_worker(handler),
+            }
+        }));
         for outbox in self.outboxes(Count::AtLeast).await? {
             let remedy = format!("run `Relay::new({:?}, ..)`, or correct the name", outbox.name);
             findings.extend(outbox.unread().map(|what| Finding::new(what, remedy)));
@@ -95,8 +104,8 @@ impl<S: Store> Operator<S> {
         }))
     }
 
-    /// A handler with messages in the inbox that no worker has.
-    fn without_worker(&self, handler: &KnownHandler) -> Finding {
+    /// A handler with messages in the inbox that the workers of its consumer do not have.
+    fn without_handler(&self, handler: &KnownHandler) -> Finding {
         let (name, seen) = (full_name(handler), ago(handler.seen));
         let remedies = Remedies::of(&self.store, &handler.consumer, &handler.name, "");
         Finding::new(
@@ -108,6 +117,15 @@ impl<S: Store> Operator<S> {
             ),
         )
     }
+}
+
+/// A consumer with messages in the inbox, and without a worker: one finding for all its handlers.
+fn without_worker(handler: &KnownHandler) -> Finding {
+    let consumer = &handler.consumer;
+    Finding::new(
+        format!("messages of {consumer} are in the inbox, and no worker of it is alive"),
+        "start its service again: idem workers says where it ran",
+    )
 }
 
 /// Compares how long claims are kept with how long the broker of a worker may deliver a message again.

@@ -37,7 +37,8 @@ pub struct Group {
     pub reason: Reason,
     /// The first line of the error of the newest one, of at most 200 characters.
     pub line: String,
-    /// The longest part that the lines of all have in common, for [`Filter::error`]; empty if it is shorter than four bytes.
+    /// A part that the lines of all have in common, of at most 60 characters, for [`Filter::error`]; empty if there is none of four
+    /// bytes.
     #[serde(default)]
     pub error_filter: String,
     /// How many there are among those that were looked at.
@@ -82,7 +83,9 @@ impl<S: Store> Operator<S> {
             for mut group in causes.unwrap_or_default() {
                 let constant = constant(&group.line);
                 let longest = constant.split(VARIABLE).map(str::trim).max_by_key(|part| part.len());
-                group.error_filter = longest.filter(|part| part.len() >= 4).unwrap_or_default().to_owned();
+                let part = longest.filter(|part| part.len() >= 4).unwrap_or_default();
+                // It is copied from a table, which cuts what is longer.
+                group.error_filter = part.chars().take(60).collect::<String>().trim_end().to_owned();
                 (group.consumer, group.handler, group.count.at_least) = (consumer.clone(), handler.clone(), at_least);
                 match groups.entry((consumer.clone(), handler.clone(), group.reason, constant)) {
                     Entry::Occupied(mut known) => known.get_mut().add(group),

@@ -55,7 +55,7 @@ pub struct Operation {
     pub id: i64,
     /// When it was done.
     pub at: Time,
-    /// `replayed`, `replayed by force`, `replayed under another key`, `replayed for new keys`, `discarded`, `answered`, `called again`,
+    /// `replayed`, `replayed by force`, `replayed under the key ..`, `replayed for new keys`, `discarded`, `answered`, `called again`,
     /// `forgotten` or `staged again`.
     pub action: String,
     /// Who has done it: what the program has said.
@@ -198,7 +198,7 @@ pub fn roles(schema: &str) -> String {
     let tables = |names: &[&str]| names.iter().map(|name| format!("{schema}.{name}")).collect::<Vec<_>>().join(", ");
     let inserted = tables(&["operations", "processed_messages", "outbox_messages", "pruner"]);
     let updated = tables(&["inbox_messages", "processed_messages", "handlers", "pruner", "outbox_dead"]);
-    let deleted = tables(&["inbox_messages", "processed_messages", "outbox_dead", "operations", "workers"]);
+    let deleted = tables(&["inbox_messages", "processed_messages", "replies", "outbox_dead", "operations", "workers"]);
     format!(
         "-- As a superuser, or as the owner of the database. A person or a service gets a role by: GRANT idem_viewer TO anna;\n\
          CREATE ROLE idem_migrator NOLOGIN;\n\
@@ -206,7 +206,8 @@ pub fn roles(schema: &str) -> String {
          CREATE ROLE idem_operator NOLOGIN;\n\
          CREATE ROLE idem_viewer NOLOGIN;\n\
          \n\
-         -- The migrator owns the schema, and runs `idem migrate`.\n\
+         -- The migrator owns the schema, and runs `idem migrate`. Where services run already, leave these two out: their role\n\
+         -- owns the schema, and would lose it.\n\
          CREATE SCHEMA IF NOT EXISTS {schema} AUTHORIZATION idem_migrator;\n\
          ALTER SCHEMA {schema} OWNER TO idem_migrator;\n\
          \n\

@@ -236,19 +236,23 @@ pub(super) fn calls() -> Question {
     read("calls", CALLS)
 }
 
-/// Deletes the dated claim of the key $2 of the handler $1, unless a row has the key, and notes the command $3 of $4. A conflict
-/// that is written beside the claim meanwhile holds it, so the DELETE waits.
+/// Deletes the dated claim of the key $2 of the handler $1, unless a row has the key, with the reply to its request if it is that
+/// of one, and notes the command $3 of $4. A conflict that is written beside the claim meanwhile holds it, so the DELETE waits.
 const FORGET: &str = r#"
 WITH gone AS (
     DELETE FROM "idem_processed_messages" AS c WHERE {forgettable} RETURNING c.processed_at
 ), noted AS (
     INSERT INTO "idem_operations" (command, action, actor, handler_id, key)
     SELECT encode($3, 'hex')::uuid, 'forgotten', $4, $1, $2 FROM gone
+), replied AS (
+    DELETE FROM "idem_replies" AS r WHERE r.handler_id = $1 AND r.key = $2 AND EXISTS (SELECT FROM gone)
 )
 SELECT {ms processed_at}::text FROM gone"#;
 const FORGET_SQLITE: &str = r#"
 INSERT INTO "idem_operations" (at, command, action, actor, handler_id, key)
 SELECT {now}, $3, 'forgotten', $4, $1, $2 FROM "idem_processed_messages" AS c WHERE {forgettable};
+DELETE FROM "idem_replies" WHERE handler_id = $1 AND key = $2
+    AND EXISTS (SELECT 1 FROM "idem_processed_messages" AS c WHERE {forgettable});
 DELETE FROM "idem_processed_messages" AS c WHERE {forgettable} RETURNING CAST(processed_at AS TEXT)"#;
 const FORGETTABLE: &str = r#"c.handler_id = $1 AND c.key = $2 AND c.processed_at IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM "idem_inbox_messages" AS i WHERE i.handler_id = $1 AND i.key = $2)"#;

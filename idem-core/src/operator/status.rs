@@ -294,7 +294,7 @@ impl ConsumerStatus {
             let seen =
                 self.last_seen.map(|seen| format!(", the last one was seen {} ago", ago(seen))).unwrap_or_default();
             let what = format!("messages of {consumer} wait, and no worker of it is alive{seen}");
-            need(what, of(&["idem", "doctor"]));
+            need(what, of(&["idem", "workers"]));
         } else if let Some(due) = too_long(self.oldest_due) {
             let what = format!("a message of {consumer} has been due for {}", ago(due));
             need(what, of(&["idem", "scheduled"]));

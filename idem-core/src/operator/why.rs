@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::age::too_old;
 use crate::key::text::keys;
-use crate::store::{Claimed, ExistingClaim, Identity, KnownHandler, Row, Value};
+use crate::store::{Claimed, ExistingClaim, Identity, KnownHandler, REQUEST, Resolution, Row, Value};
 use crate::take_over::{Classified, classify};
 use crate::{Delivery, Error, Fingerprint, Key, Reason, Store, cloud_event};
 
@@ -74,8 +74,8 @@ pub struct Why {
 pub struct ClaimShown {
     /// When the message was processed; `None`: it is in the inbox.
     pub processed_at: Option<Time>,
-    /// When it may be forgotten, up to a twentieth of the retention later; `None`: never, or not while there is a row.
-    pub forgotten_at: Option<Time>,
+    /// Until when it is kept, and up to a twentieth of the retention longer; `None`: for ever, or while there is a row.
+    pub kept_until: Option<Time>,
     /// The fingerprint of the message, in hexadecimal.
     pub fingerprint: String,
 }
@@ -87,11 +87,13 @@ pub struct ClaimShown {
 pub enum Verdict {
     /// It would run.
     WouldRun,
-    /// It was processed before, and nothing would run.
+    /// It was processed or discarded before, and nothing would run.
     Duplicate {
-        /// The time since then.
+        /// The time since then, in milliseconds.
         #[serde(with = "millis")]
         age: Duration,
+        /// Whether it was a dead letter that an operator has discarded.
+        discarded: bool,
     },
     /// Another message has its key: it would be a dead letter.
     Conflict {
@@ -130,7 +132,7 @@ impl Verdict {
             // The pipeline starts over if a claim was removed meanwhile, and then claims the key.
             Classified::New | Classified::Gone => Self::WouldRun,
             Classified::TooOld(why) => Self::TooOld { why },
-            Classified::Duplicate(Some(age)) => Self::Duplicate { age },
+            Classified::Duplicate(Some(age)) => Self::Duplicate { age, discarded: false },
             Classified::Duplicate(None) => {
                 let row = rows.iter().find(|row| row.reason != Some(Reason::Conflict));
                 Self::Waiting { row: row.map(|row| row.id), dead: row.is_some_and(|row| row.reason.is_some()) }
@@ -179,6 +181,17 @@ impl Known {
         self.claimed != 0 || self.rows.as_ref().is_some_and(|rows| !rows.is_empty())
     }
 
+    /// Whether the claim has its date from a dead letter that was discarded. A conflict that was discarded has another claim.
+    fn was_discarded(&self) -> bool {
+        let is_it = |operation: &Operation| {
+            // Both times are those of one statement, or of one transaction.
+            operation.action == Resolution::Discard.action()
+                && operation.reason.as_deref() != Some(Reason::Conflict.as_str())
+                && self.processed_at.is_some_and(|at| (at.millis() - operation.at.millis()).abs() < 1_000)
+        };
+        self.operations.iter().flatten().any(is_it)
+    }
+
     fn fingerprint(&self) -> Option<Fingerprint> {
         let bytes = self.fingerprint.as_deref().and_then(|digits| hex::decode(digits).ok()).unwrap_or_default();
         (self.claimed != 0).then(|| Fingerprint::stored(&bytes))
@@ -218,17 +231,20 @@ impl<S: Store> Operator<S> {
             }
             None => (Claimed::New { pruned_through: through }, None),
         };
-        let (fingerprint, compared) = compare(asked, found);
+        let (fingerprint, compared) = compare(asked, found, handler.name == REQUEST);
         let identity = Identity { handler: handler.id, key, fingerprint };
         // The tables do not know which handlers are natural.
         let is_old = |through: Option<SystemTime>| too_old(through?, asked.published, known.retention, false);
-        let verdict = Verdict::of(classify(&identity, claimed, is_old), &rows);
+        let mut verdict = Verdict::of(classify(&identity, claimed, is_old), &rows);
+        if let Verdict::Duplicate { discarded, .. } = &mut verdict {
+            *discarded = known.was_discarded();
+        }
 
-        let hints = hints(asked, &handler, &identity.key, &known, &verdict, compared);
+        let hints = hints(asked, &handler, &identity.key, &known, &rows, &verdict, compared);
         let forgotten = known.processed_at.zip(known.retention).filter(|_| rows.is_empty());
         let claim = found.map(|fingerprint| ClaimShown {
             processed_at: known.processed_at,
-            forgotten_at: forgotten.and_then(|(at, retention)| at.0.checked_add(retention)).map(Time),
+            kept_until: forgotten.and_then(|(at, retention)| at.0.checked_add(retention)).map(Time),
             fingerprint: hex::encode(fingerprint.as_bytes()),
         });
         Ok(Why {
@@ -258,11 +274,11 @@ impl<S: Store> Operator<S> {
 }
 
 /// The fingerprint with which the claim is compared, and what came of it. A claim is equal to itself if the payload is not known, or
-/// tells nothing.
-fn compare(asked: &Asked, found: Option<Fingerprint>) -> (Fingerprint, Compared) {
+/// tells nothing: the fingerprint of an HTTP request is not that of its body alone.
+fn compare(asked: &Asked, found: Option<Fingerprint>, is_request: bool) -> (Fingerprint, Compared) {
     let Some(stored) = found else { return (Fingerprint::none(), Compared::NoClaim) };
     let Some(payload) = asked.payload.clone() else { return (stored, Compared::NotGiven) };
-    if stored.has_recipe() || stored == Fingerprint::none() {
+    if is_request || stored.has_recipe() || stored == Fingerprint::none() {
         return (stored, Compared::OwnFingerprint);
     }
     let mut delivery = Delivery::new("", payload);
@@ -283,6 +299,7 @@ fn hints(
     handler: &KnownHandler,
     key: &Key,
     known: &Known,
+    rows: &[Row],
     verdict: &Verdict,
     compared: Compared,
 ) -> Vec<String> {
@@ -312,6 +329,13 @@ fn hints(
         (Verdict::TooOld { .. }, _) => hints.push("a `natural` handler runs it all the same".to_owned()),
         _ => {}
     }
+    let conflict = rows.iter().find(|row| row.reason == Some(Reason::Conflict));
+    if let (Some(row), Compared::NotGiven) = (conflict, compared) {
+        hints.push(format!(
+            "another message with this key is a conflict, the dead letter {}: if you ask about that one, compare its payload",
+            row.id
+        ));
+    }
     if compared == Compared::OwnFingerprint {
         hints.push("the payload was not compared: the handler has a fingerprint of its own".to_owned());
     }
@@ -323,8 +347,9 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WouldRun => f.write_str("it would run"),
-            Self::Duplicate { age } => {
-                write!(f, "it would be a duplicate: it was processed {} ago, and nothing would run", ago(*age))
+            Self::Duplicate { age, discarded } => {
+                let done = if *discarded { "discarded" } else { "processed" };
+                write!(f, "it would be a duplicate: it was {done} {} ago, and nothing would run", ago(*age))
             }
             Self::Conflict { why } => write!(f, "it would be a conflict, and a dead letter: {why}"),
             Self::Waiting { row, dead } => {
@@ -359,7 +384,7 @@ mod tests {
         let table = [
             (Classified::New, vec![], Verdict::WouldRun, 10),
             (Classified::Gone, vec![], Verdict::WouldRun, 10),
-            (Classified::Duplicate(Some(age)), vec![conflict()], Verdict::Duplicate { age }, 11),
+            (Classified::Duplicate(Some(age)), vec![conflict()], Verdict::Duplicate { age, discarded: false }, 11),
             (Classified::Conflict(text()), vec![row(2, None)], Verdict::Conflict { why: text() }, 12),
             (Classified::Duplicate(None), vec![conflict(), row(2, None)], waiting(Some(2), false), 13),
             (

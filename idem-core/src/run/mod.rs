@@ -32,6 +32,7 @@ use crate::{Delivery, Store};
 use transaction::Round;
 
 pub(crate) use failure::Failure;
+pub(crate) use stage::{Staged, in_claim_order, local};
 
 /// Indices of works in their slice.
 type Indices = SmallVec<[usize; 1]>;

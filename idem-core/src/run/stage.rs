@@ -7,17 +7,17 @@ use uuid::Uuid;
 
 use crate::outbox::{Ids, Origin, Outbox, Outgoing, StagedMessage};
 use crate::registry::NoJob;
-use crate::routes::{Route, RouteBy};
-use crate::runtime::Pipeline;
+use crate::routes::{Route, RouteBy, Routes};
+use crate::runtime::{Pipeline, Settings, limit, recognize};
 use crate::store::{Identity, LocalMessage};
 use crate::{BoxError, Delivery, Key, Store, telemetry};
 
 /// The messages of one transaction, in the order in which its handlers staged them. It allocates nothing while it is
 /// empty.
 #[derive(Default)]
-pub(super) struct Staged {
-    pub(super) outgoing: Vec<StagedMessage>,
-    pub(super) local: Vec<LocalMessage>,
+pub(crate) struct Staged {
+    pub(crate) outgoing: Vec<StagedMessage>,
+    pub(crate) local: Vec<LocalMessage>,
 }
 
 /// The source of local messages, in place of a queue.
@@ -47,6 +47,27 @@ impl<S: Store> Pipeline<S> {
         let key = incoming.map(|(identity, _)| &identity.key);
         let origin = Origin { namespace: to.namespace, consumer, handler, key };
         let limit = self.store.facts().notifier.limit(to);
+        let handed_over = staged.local.len();
+        staged.add(messages, limit, &origin, |id, message| {
+            local(&self.routes, &self.settings, id, message, incoming.map(|(_, delivery)| delivery))
+        })?;
+        if staged.local.len() > handed_over {
+            self.hands_over.store(true, Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Staged {
+    /// Adds the messages that one run has staged, each with its id, after the checks of what no relay can publish: `limit` is the
+    /// size of the largest one. `local` prepares one for another handler.
+    pub(crate) fn add(
+        &mut self,
+        messages: Vec<Outgoing>,
+        limit: Option<usize>,
+        origin: &Origin<'_>,
+        local: impl Fn(Uuid, Outgoing) -> Result<LocalMessage, String>,
+    ) -> Result<(), BoxError> {
         let mut ids = Ids::default();
         for (place, mut message) in messages.into_iter().enumerate() {
             let limit = limit.filter(|_| !message.is_local);
@@ -56,51 +77,53 @@ impl<S: Store> Pipeline<S> {
             checked.map_err(|why| format!("message {place} that the handler staged cannot be sent: {why}"))?;
             let id = message.id.unwrap_or_else(|| origin.id(place));
             if message.is_local {
-                staged.local.push(self.local(id, message, incoming.map(|(_, delivery)| delivery))?);
-                self.hands_over.store(true, Relaxed);
+                self.local.push(local(id, message)?);
             } else {
-                staged.outgoing.push(StagedMessage::new(id, message));
+                self.outgoing.push(StagedMessage::new(id, message));
             }
         }
         Ok(())
     }
+}
 
-    /// Finds the handler of a local message, and computes its key and fingerprint as for a delivery. Whatever makes a dead
-    /// letter of a delivery is an error here: unlike a producer, the handler that stages it can be told. `from`: the delivery
-    /// for which that handler runs; `None` for a batch handler, which runs for several.
-    fn local(&self, id: Uuid, message: Outgoing, from: Option<&Delivery>) -> Result<LocalMessage, String> {
-        let name = message.to.clone();
-        let refused = |why: &str| format!("the handler {name:?} cannot take a local message: {why}");
-        let Some(route) = self.routes.named(&message.to) else {
-            return Err(refused("this worker does not have it, and only a handler of the same worker can be named"));
-        };
-        let id = id.to_string();
-        let mut delivery = Delivery::new(SOURCE, message.payload)
-            .with_message_id(Some(id.clone()))
-            .with_content_type(message.content_type)
-            .with_headers(message.headers);
-        if self.routes.route_by == RouteBy::EventType {
-            delivery.event_type = route.handler.facts().event.map(ToOwned::to_owned);
-        }
-        self.recognize(&mut delivery);
-        self.limit(&delivery).map_err(|undeliverable| refused(&undeliverable.error))?;
-        let key = match route.handler.key_if_known(&delivery) {
-            Ok(Some(key)) => Ok(key),
-            // No copy of it can come from a broker under a key that it does not have, so its id identifies it.
-            Ok(None) => Key::of(&id).map_err(|error| refused(&error.to_string())),
-            Err(NoJob::Undeliverable(undeliverable)) => Err(refused(&undeliverable.error)),
-            Err(NoJob::Unprepared) => {
-                Err(refused("its codec has to prepare first, which is impossible in a transaction"))
-            }
-        }?;
-        let fingerprint =
-            route.handler.fingerprint(&delivery).map_err(|undeliverable| refused(&undeliverable.error))?;
-        let identity = Identity { handler: route.id, key, fingerprint };
-        // The local message itself has no position.
-        let from = from.unwrap_or(&delivery);
-        let provider_key = route.external.map(|call| call.first_provider_key(&identity, from));
-        Ok(LocalMessage { identity, delivery, provider_key })
+/// Finds the handler of a local message among those of a worker, and computes its key and fingerprint as for a delivery. Whatever
+/// makes a dead letter of a delivery is an error here: unlike a producer, the handler that stages it can be told. `from`: the
+/// delivery for which that handler runs; `None` for a batch handler, which runs for several, and for a request.
+pub(crate) fn local<S: Store>(
+    routes: &Routes<S>,
+    settings: &Settings,
+    id: Uuid,
+    message: Outgoing,
+    from: Option<&Delivery>,
+) -> Result<LocalMessage, String> {
+    let name = message.to.clone();
+    let refused = |why: &str| format!("the handler {name:?} cannot take a local message: {why}");
+    let Some(route) = routes.named(&message.to) else {
+        return Err(refused("this worker does not have it, and only a handler of the same worker can be named"));
+    };
+    let id = id.to_string();
+    let mut delivery = Delivery::new(SOURCE, message.payload)
+        .with_message_id(Some(id.clone()))
+        .with_content_type(message.content_type)
+        .with_headers(message.headers);
+    if routes.route_by == RouteBy::EventType {
+        delivery.event_type = route.handler.facts().event.map(ToOwned::to_owned);
     }
+    recognize(settings, &mut delivery);
+    limit(settings, routes, &delivery).map_err(|undeliverable| refused(&undeliverable.error))?;
+    let key = match route.handler.key_if_known(&delivery) {
+        Ok(Some(key)) => Ok(key),
+        // No copy of it can come from a broker under a key that it does not have, so its id identifies it.
+        Ok(None) => Key::of(&id).map_err(|error| refused(&error.to_string())),
+        Err(NoJob::Undeliverable(undeliverable)) => Err(refused(&undeliverable.error)),
+        Err(NoJob::Unprepared) => Err(refused("its codec has to prepare first, which is impossible in a transaction")),
+    }?;
+    let fingerprint = route.handler.fingerprint(&delivery).map_err(|undeliverable| refused(&undeliverable.error))?;
+    let identity = Identity { handler: route.id, key, fingerprint };
+    // The local message itself has no position.
+    let from = from.unwrap_or(&delivery);
+    let provider_key = route.external.map(|call| call.first_provider_key(&identity, from));
+    Ok(LocalMessage { identity, delivery, provider_key })
 }
 
 /// The error of a handler that stages messages although none of its parameters has announced it.
@@ -113,7 +136,7 @@ fn undeclared(handler: &str) -> String {
 }
 
 /// Sorts messages in claim order, and drops copies. Of several with one key, the one that was staged first comes first.
-pub(super) fn in_claim_order(mut messages: Vec<LocalMessage>) -> Vec<LocalMessage> {
+pub(crate) fn in_claim_order(mut messages: Vec<LocalMessage>) -> Vec<LocalMessage> {
     let mut known = HashSet::new();
     messages.retain(|LocalMessage { identity: Identity { handler, key, fingerprint }, .. }| {
         known.insert((*handler, key.clone(), *fingerprint))

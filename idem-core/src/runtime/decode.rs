@@ -7,12 +7,13 @@ use tracing::Span;
 
 use crate::delivery::KeptCall;
 use crate::registry::{NoJob, Undeliverable};
-use crate::routes::Route;
+use crate::routes::{Route, Routes};
 use crate::run::Work;
 use crate::store::{Identity, Row};
 use crate::{Delivery, Key, Reason, Store, telemetry};
 
 use super::pipeline::Pipeline;
+use super::settings::Settings;
 
 impl<S: Store> Pipeline<S> {
     /// Checks the limits, decodes the message and computes the key: everything that can reject a delivery before a
@@ -40,13 +41,9 @@ impl<S: Store> Pipeline<S> {
         Ok(Work { at: 0, delivery, row: None, route, identity, job: Some(job), waited: None })
     }
 
-    /// Parses a delivery as a CloudEvent, if enabled. This happens when it is received, and again when its row is fetched
-    /// from the inbox, which stores it unchanged.
+    /// Does [`recognize`] with the settings of this worker.
     pub(crate) fn recognize(&self, delivery: &mut Delivery) {
-        if self.settings.cloud_events && delivery.payload().len() <= self.settings.max_payload {
-            let event = crate::cloud_event::read(delivery);
-            delivery.set_rare(|rare| &mut rare.cloud_event, event);
-        }
+        recognize(&self.settings, delivery);
     }
 
     /// Completes the delivery of a row that was fetched: recognizes a CloudEvent, and adds what the row has kept of its external
@@ -59,25 +56,9 @@ impl<S: Store> Pipeline<S> {
         row.delivery.set_rare(|rare| &mut rare.call, call);
     }
 
-    /// Checks whether the delivery can be accepted at all.
+    /// Does [`limit`] with the limits of this worker.
     pub(crate) fn limit(&self, delivery: &Delivery) -> Result<(), Undeliverable> {
-        if let Some(why) = delivery.unrepresentable() {
-            return Err(Undeliverable::new(Reason::Unrepresentable, why));
-        }
-        let (size, limit) = (delivery.payload().len(), self.settings.max_payload);
-        if size > limit {
-            let text = format!("the payload has {size} bytes, and the limit is {limit}: raise `.max_payload(..)`");
-            return Err(Undeliverable::new(Reason::TooLarge, text));
-        }
-        if let Some(header) = self.routes.ambiguous(delivery) {
-            let text =
-                format!("it has several headers `{header}`, with different values, so its event type is not known");
-            return Err(Undeliverable::new(Reason::Undecodable, text));
-        }
-        if let Some(Err(why)) = &delivery.rare().cloud_event {
-            return Err(Undeliverable::new(Reason::Undecodable, why));
-        }
-        Ok(())
+        limit(&self.settings, &self.routes, delivery)
     }
 
     /// Decodes the message of a work, whose key is known: that of a row, or one that a transaction has taken.
@@ -86,4 +67,37 @@ impl<S: Store> Pipeline<S> {
         work.job = Some(work.route.handler.decode(work.delivery, &mut work.identity.key.clone())?);
         Ok(())
     }
+}
+
+/// Parses a delivery as a CloudEvent, if enabled. This happens when it is received, and again when its row is fetched
+/// from the inbox, which stores it unchanged.
+pub(crate) fn recognize(settings: &Settings, delivery: &mut Delivery) {
+    if settings.cloud_events && delivery.payload().len() <= settings.max_payload {
+        let event = crate::cloud_event::read(delivery);
+        delivery.set_rare(|rare| &mut rare.cloud_event, event);
+    }
+}
+
+/// Checks whether the delivery can be accepted at all.
+pub(crate) fn limit<S: Store>(
+    settings: &Settings,
+    routes: &Routes<S>,
+    delivery: &Delivery,
+) -> Result<(), Undeliverable> {
+    if let Some(why) = delivery.unrepresentable() {
+        return Err(Undeliverable::new(Reason::Unrepresentable, why));
+    }
+    let (size, limit) = (delivery.payload().len(), settings.max_payload);
+    if size > limit {
+        let text = format!("the payload has {size} bytes, and the limit is {limit}: raise `.max_payload(..)`");
+        return Err(Undeliverable::new(Reason::TooLarge, text));
+    }
+    if let Some(header) = routes.ambiguous(delivery) {
+        let text = format!("it has several headers `{header}`, with different values, so its event type is not known");
+        return Err(Undeliverable::new(Reason::Undecodable, text));
+    }
+    if let Some(Err(why)) = &delivery.rare().cloud_event {
+        return Err(Undeliverable::new(Reason::Undecodable, why));
+    }
+    Ok(())
 }

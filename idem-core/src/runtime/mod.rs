@@ -38,9 +38,10 @@ mod settle;
 pub use health::Health;
 pub use isolation_lock::IsolationLock;
 
+pub(crate) use decode::{limit, recognize};
 pub(crate) use ended::{Ended, InRow, Wait};
 pub(crate) use isolation_lock::{Direct, Isolated};
-pub(crate) use key_queue::{KeyTicket, KeyTickets};
+pub(crate) use key_queue::{KeyQueue, KeyTicket, KeyTickets};
 pub(crate) use outage::within;
 pub(crate) use persist::{Refused, busy_wait, growing_waits, jittered, park_delay, refused_wait, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;

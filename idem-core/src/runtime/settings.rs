@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::routes::RouteBy;
 use crate::{DeliveryOrder, Error, Observed, RetryPolicy};
 
@@ -45,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) relay_patience: Duration,
     pub(crate) observe: Option<Observer>,
     pub(crate) isolation_lock: IsolationLock,
+    /// Notified when a request of this process has staged messages for a handler. Clones of the settings share it.
+    pub(crate) handed_over: Arc<Notify>,
 }
 
 impl Default for Settings {
@@ -74,6 +78,7 @@ impl Default for Settings {
             relay_patience: Duration::from_secs(60),
             observe: None,
             isolation_lock: IsolationLock::process(),
+            handed_over: Arc::default(),
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | `limit`, `replayed` | which due rows are fetched and for whom, and the answers to an operator and to the gauges |
 //! | `operation`, `question` | which rows an operator changes and who that is, and the questions of operators |
 //! | `known_handler` | the handlers that the tables know |
+//! | `replies` | the replies to requests |
 //! | `envelope` | the encoding of a delivery's facts in a row |
 //! | `error` | why one of idem's own statements failed |
 //! | `connection_share` | the connections, which workers share |
@@ -32,6 +33,7 @@ mod outbox_row;
 mod outbox_rows;
 mod question;
 mod replayed;
+mod replies;
 mod row;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sql;
@@ -72,6 +74,8 @@ pub use outbox_row::{
 pub use outbox_rows::OutboxRows;
 pub use question::{Question, Value};
 pub use replayed::{Page, Replay, Replayed};
+pub(crate) use replies::REQUEST;
+pub use replies::{Replies, StoredReply};
 pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_LOST_CONNECTIONS, MAX_STARTS, NewRow, Row, RowResult};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use sql::Migration;

@@ -1,5 +1,7 @@
 //! Changes that operators make: of which rows, and by whom.
 
+use std::borrow::Cow;
+
 use uuid::Uuid;
 
 use super::{Replay, Resolution};
@@ -70,13 +72,13 @@ impl<'a> Of<'a> {
 
 impl Replay<'_> {
     /// The word for it in the table `operations`.
-    pub fn action(self) -> &'static str {
-        match self {
+    pub fn action(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::Plain => "replayed",
             Self::Forced => "replayed by force",
-            Self::As(_) => "replayed under another key",
+            Self::As(key) => return Cow::Owned(format!("replayed under the key {key}")),
             Self::NewKeys => "replayed for new keys",
-        }
+        })
     }
 }
 

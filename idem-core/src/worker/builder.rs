@@ -115,6 +115,12 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
 }
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
+    /// Returns its name, its handlers and its settings, by which a request stages local messages.
+    pub(crate) fn for_local_messages(&self) -> (String, Vec<Arc<dyn Registered<S>>>, Settings) {
+        let Parts { consumer, handlers, settings, .. } = &self.parts;
+        (consumer.clone(), handlers.clone(), settings.clone())
+    }
+
     /// Adds a handler, with the worker's timeout, retry policy and codec; [`handler_options`](Self::handler_options) gives it
     /// its own. If several handlers share the queue, all but one must name their event type, and each its own;
     /// [`fan_out`](Self::fan_out) lets several handle the same.

@@ -68,6 +68,14 @@ pub(crate) async fn source_lag(consumer: &str, mut current: watch::Receiver<Opti
     }
 }
 
+/// Lets the inbox look for the messages that requests of this process hand over, until the future is dropped.
+pub(crate) async fn handed_over<S: Store>(pipeline: &Pipeline<S>) {
+    loop {
+        pipeline.settings.handed_over.notified().await;
+        pipeline.wake_inbox();
+    }
+}
+
 /// Removes claims older than the retention, until the future is dropped. Only one pruner works at a time, whatever the
 /// number of workers.
 pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {

@@ -22,6 +22,7 @@ mod shutdown;
 mod workers;
 
 pub use builder::{NoHandlers, WithHandlers, Worker};
+pub(crate) use register::register as register_handlers;
 pub use roster::Roster;
 pub(crate) use roster::{Counted, Member, Waiting};
 pub use shutdown::shutdown_signal;

@@ -16,8 +16,8 @@ use crate::telemetry::Meters;
 use crate::{Error, Store};
 
 /// The handlers of a worker, registered.
-pub(super) struct Registration<S: Store> {
-    pub(super) routes: Routes<S>,
+pub(crate) struct Registration<S: Store> {
+    pub(crate) routes: Routes<S>,
     /// Whether this consumer has handled any message before, under any of its handlers.
     pub(super) has_history: bool,
     /// The outbox of the consumer, if a handler stages messages.
@@ -26,7 +26,7 @@ pub(super) struct Registration<S: Store> {
 
 /// Registers the handlers and records that a worker has them. Warns if one of them may be another one under a new name.
 /// Fails if the inbox has rows that no worker would ever run.
-pub(super) async fn register<S: Store>(
+pub(crate) async fn register<S: Store>(
     consumer: &str,
     store: &S,
     handlers: &[Arc<dyn Registered<S>>],

@@ -213,6 +213,7 @@ fn spawn_background<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
     spawn(&mut beside, pipeline, "pruning", |at| async move { housekeeping::prune(&at).await });
     spawn(&mut beside, pipeline, "signs of life", |at| async move { housekeeping::record_seen(&at).await });
     spawn(&mut beside, pipeline, "roster", |at| async move { housekeeping::beats(&at).await });
+    spawn(&mut beside, pipeline, "messages of requests", |at| async move { housekeeping::handed_over(&at).await });
     if pipeline.outbox.is_some() {
         spawn(&mut beside, pipeline, "watch of the outbox", |at| async move { at.watch_outbox().await });
     }

@@ -13,6 +13,7 @@ pub(crate) const SENTINEL: &str = "s3ntinel";
 pub(crate) fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> String {
     match answer {
         Err(Error::Config(why)) => why,
+        Err(denied @ Error::Denied { .. }) => denied.to_string(),
         other => panic!("not refused: {other:?}"),
     }
 }

@@ -1,7 +1,10 @@
 //! The cost of one message in addition to the handler's statements.
 
-use idem_core::store::{ClaimState, Claimed, CommitResult, InboxRows, LocalMessage, OutboxRows, RowKind, Transactions};
-use idem_core::{Delivery, Outgoing, StagedMessage};
+use idem_core::store::{
+    ClaimState, Claimed, CommitResult, Identity, InboxRows, LocalMessage, OutboxRows, Replies, RowKind, StoredReply,
+    Transactions,
+};
+use idem_core::{Delivery, Fingerprint, Key, Outgoing, StagedMessage};
 use sqlx::Connection;
 
 use crate::proxy::Proxy;
@@ -182,4 +185,31 @@ async fn a_run_from_the_inbox_costs_four_round_trips_with_its_fetch() {
         costs = proxy.trips();
     }
     assert_eq!(costs, 4);
+}
+
+#[tokio::test]
+async fn a_request_costs_two_round_trips_beside_the_handlers_own_and_a_repeat_costs_two() {
+    let Some((mut world, proxy)) = watched().await else { return };
+    let handler = world.store.register_requests("api", DEADLINE).await.unwrap();
+    let mut costs = Vec::new();
+    for number in 0..3 {
+        let (key, fingerprint) = (Key::of(&format!("k-{number}")).unwrap(), Fingerprint::of(b"{}"));
+        let request = Identity { handler, key, fingerprint };
+        proxy.trips();
+        let (mut txn, claimed) = world.store.begin_first(DEADLINE, Some(&request)).await.unwrap();
+        assert!(claimed.is_new());
+        let begun = proxy.trips();
+        effect(&world.schema, handler_connection(&mut txn)).await;
+        proxy.trips();
+        let reply = StoredReply { status: 201, headers: "etag: 1\n".into(), body: vec![0, 255, b'\'', b'\\'].into() };
+        world.store.keep_reply(&mut txn, &request, reply.clone());
+        assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
+        let committed = proxy.trips();
+        let (txn, claimed) = world.store.begin_first(DEADLINE, Some(&request)).await.unwrap();
+        assert!(matches!(claimed, Claimed::Found(Some(_))));
+        assert_eq!(world.store.find_reply(txn, &request).await.unwrap(), Some(reply));
+        costs.push((begun, committed, proxy.trips()));
+    }
+    assert_eq!(costs[2], (1, 1, 2));
+    assert_eq!(world.effects().await, 3);
 }

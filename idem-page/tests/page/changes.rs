@@ -111,6 +111,8 @@ async fn what_is_left_is_said_with_its_cure() {
         assert!(done.text.contains(text), "{text} in {}", done.text);
     }
     assert_eq!(world.texts(DEAD).await, ["2", "3", "4"]);
+    let question = post(&router, "/do/replay", &[("reason", "conflict")]).await;
+    assert!(question.text.contains("nothing to do") && !question.text.contains("Replay 0"), "{}", question.text);
     let forced = post_surely(&router, "/do/force", &[("id", "2")]).await;
     assert!(forced.text.contains("1 message changed"), "{}", forced.text);
     assert_eq!(world.texts(RECORDED).await[1], "anna replayed by force 2");

@@ -136,6 +136,9 @@ async fn a_cause_leads_to_its_messages() {
         let view = get(&router, cause).await;
         assert!(view.text.contains(&format!(">{count}<")), "{cause}: {}", view.text);
     }
+    let late = get(&router, "/dead?since=50m").await;
+    let causes: Vec<_> = late.addresses().into_iter().filter(|link| link.contains("error=")).collect();
+    assert!(causes.len() >= 2 && causes.iter().all(|cause| cause.contains("since=50m")), "{causes:?}");
 }
 
 #[tokio::test]

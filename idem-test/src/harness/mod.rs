@@ -46,6 +46,7 @@
 // | `process`, `process_thread` | how it dies: with its runtime, or on one thread |
 // | `crash`, `crash_plan`, `polls`, `store`, `source` | where a process dies, and the store and the source that stop there |
 // | `one_effect`, `natural`, `crash_everywhere` | the proofs `has_one_effect`, `is_natural` and `crash_everywhere` |
+// | `request_crashes` | requests to a service whose process dies |
 // | `staged` | the messages that a natural handler stages, which have to be the same |
 // | `runs`, `search`, `phase`, `leases`, `crash_report` | the runs of `crash_everywhere`, and its report |
 // | `digest`, `elsewhere`, `observed` | the effects that it compares: in tables, and outside; the judgement |
@@ -76,6 +77,8 @@ mod polls;
 mod process;
 mod process_thread;
 mod relay;
+#[cfg(feature = "http")]
+mod request_crashes;
 mod runs;
 mod search;
 mod sending;
@@ -100,6 +103,8 @@ pub use fresh_file::FreshFile;
 pub use fresh_schema::FreshSchema;
 pub use one_effect::ToPublication;
 pub use phase::Phase;
+#[cfg(feature = "http")]
+pub use request_crashes::{ServiceTrial, requests_of};
 pub use sending::Sending;
 #[doc(hidden)]
 pub use traced::{TracedHandler, TracedProcess, TracedSink, TracedSource, TracedStore};

@@ -3,7 +3,7 @@
 //! | files | contents |
 //! |---|---|
 //! | `tapped`, `over`, `through` | the store and its tap; its handlers; their parameters |
-//! | `transactions`, `inbox_rows`, `outbox_rows`, `consumers` | its methods, by trait |
+//! | `transactions`, `inbox_rows`, `outbox_rows`, `consumers`, `replies` | its methods, by trait |
 //! | `doing`, `fetching`, `calling`, `relay` | for the trace: the writes of a transaction; rows; calls; relays |
 
 mod calling;
@@ -14,6 +14,7 @@ mod inbox_rows;
 mod outbox_rows;
 mod over;
 mod relay;
+mod replies;
 mod tapped;
 mod through;
 mod transactions;

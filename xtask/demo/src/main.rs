@@ -15,6 +15,7 @@
 //! | `run`, `tables`, `verdict` | a run of workers and its totals; queries of the database; the outcome of each message |
 //! | `relay` | the run of the outbox |
 //! | `external` | the run of external calls |
+//! | `requests` | the run of HTTP requests |
 
 mod campaign;
 mod disruptions;
@@ -26,6 +27,7 @@ mod journal;
 mod plan;
 mod processes;
 mod relay;
+mod requests;
 mod run;
 mod tables;
 mod verdict;
@@ -47,8 +49,9 @@ use crate::worker::Role;
 #[derive(Parser)]
 #[command(name = "cargo xtask demo", arg_required_else_help = true)]
 struct Arguments {
-    /// One broker, or `external`: pay for orders at a provider outside of the transaction.
-    #[arg(value_parser = ["rabbitmq", "nats", "kafka", "external"])]
+    /// One broker, or `external`: pay for orders at a provider outside of the transaction; or `requests`: HTTP requests that are
+    /// repeated.
+    #[arg(value_parser = ["rabbitmq", "nats", "kafka", "external", "requests"])]
     what: Option<String>,
     /// Run every broker in every mode, and print one line each.
     #[arg(long)]
@@ -63,6 +66,9 @@ struct Arguments {
     /// consumer.
     #[arg(long)]
     relay: bool,
+    /// With `requests`: how many.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    requests: u64,
     #[command(flatten)]
     load: Load,
     #[command(flatten)]
@@ -77,6 +83,9 @@ struct Arguments {
     journal: Option<PathBuf>,
     #[arg(long, hide = true)]
     provider: Option<SocketAddr>,
+    /// Run the service of requests at this port.
+    #[arg(long, hide = true)]
+    port: Option<u16>,
 }
 
 #[tokio::main]
@@ -93,7 +102,8 @@ async fn main() -> ExitCode {
 }
 
 async fn work(arguments: Arguments) -> Result<()> {
-    let Arguments { what, all, small, only, relay, load, mode, seed, role, journal, provider } = arguments;
+    let Arguments { what, all, small, only, relay, requests, load, mode, seed, role, journal, provider, port } =
+        arguments;
     let seed = seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let is_asked = |broker: &&str| what.as_deref().is_none_or(|what| what == *broker);
     if let (Some(role), Some(journal)) = (role, journal) {
@@ -102,6 +112,12 @@ async fn work(arguments: Arguments) -> Result<()> {
             Some(Nats::NAME) => worker::run::<Nats>(role, &journal, mode, provider).await,
             _ => worker::run::<Kafka>(role, &journal, mode, provider).await,
         };
+    }
+    if let Some(port) = port {
+        return requests::service::serve(port).await;
+    }
+    if what.as_deref() == Some("requests") {
+        return requests::run(requests, load.kills, seed).await;
     }
     if what.as_deref() == Some("external") {
         return external::run(&load, mode, seed).await;

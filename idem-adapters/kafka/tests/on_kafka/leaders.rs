@@ -120,7 +120,12 @@ async fn a_topic_that_is_forbidden_ends_no_subscription_and_goes_on_when_it_is_a
     }
     cluster.topic_error(TOPIC, RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).unwrap();
     publish(&producer, 0, "allowed again").await;
-    let (delivery, acker) = next(&mut topic).await;
+    let (mut delivery, mut acker) = next(&mut topic).await;
+    // A member whose session has ended on a busy machine could not ask for its offset meanwhile, and begins again.
+    while delivery.payload() == "before" {
+        acker.ack().await.unwrap();
+        (delivery, acker) = next(&mut topic).await;
+    }
     assert_eq!(delivery.payload(), "allowed again");
     acker.ack().await.unwrap();
     until_committed(&brokers, 0, 2).await;

@@ -19,23 +19,7 @@ use super::{Postgres, consumers_sql, inbox_sql};
 
 impl Consumers for Postgres {
     async fn register(&self, consumer: &str, names: &[&str]) -> Answer<Vec<HandlerId>> {
-        let retention = secs(self.0.retention);
-        for attempt in 0..NUMBERS {
-            let numbers: Vec<i32> = names.iter().map(|name| number(&[consumer, name], attempt)).collect();
-            let intern = self.query(consumers_sql::INTERN).bind(consumer).bind(names).bind(retention).bind(numbers);
-            self.ask(intern).await?;
-            let mut found = Vec::with_capacity(names.len());
-            for name in names {
-                // In a separate statement, which sees the row that another worker has inserted meanwhile.
-                found.extend(self.number_of(consumer, name).await?);
-            }
-            if found.len() < names.len() {
-                continue;
-            }
-            self.ask(self.query(consumers_sql::KEEP).bind(ids(&found)).bind(retention)).await?;
-            return Ok(found);
-        }
-        Err(StoreError::Unavailable("a handler was deleted while it was registered".into()))
+        self.register_for(consumer, names, secs(self.0.retention)).await
     }
 
     /// Each statement leaves the names as they were or as they should be, so it may be repeated after any of them.
@@ -99,9 +83,9 @@ impl Consumers for Postgres {
     async fn replay(&self, of: Of<'_>, how: Replay<'_>, by: &By) -> Answer<Vec<(i64, Replayed)>> {
         let action = how.action();
         let query = match how {
-            Replay::As(key) => self.change(&consumers_sql::replay_as(), of.first(), action, by).bind(key.as_bytes()),
+            Replay::As(key) => self.change(&consumers_sql::replay_as(), of.first(), &action, by).bind(key.as_bytes()),
             Replay::Plain | Replay::Forced | Replay::NewKeys => {
-                let query = self.change(&consumers_sql::replay(), of, action, by);
+                let query = self.change(&consumers_sql::replay(), of, &action, by);
                 query.bind(how == Replay::Forced).bind(how == Replay::NewKeys)
             }
         };
@@ -151,6 +135,26 @@ impl Consumers for Postgres {
 }
 
 impl Postgres {
+    /// Interns names, as [`register`](Consumers::register) does, with a retention in seconds.
+    pub(super) async fn register_for(&self, consumer: &str, names: &[&str], retention: f64) -> Answer<Vec<HandlerId>> {
+        for attempt in 0..NUMBERS {
+            let numbers: Vec<i32> = names.iter().map(|name| number(&[consumer, name], attempt)).collect();
+            let intern = self.query(consumers_sql::INTERN).bind(consumer).bind(names).bind(retention).bind(numbers);
+            self.ask(intern).await?;
+            let mut found = Vec::with_capacity(names.len());
+            for name in names {
+                // In a separate statement, which sees the row that another worker has inserted meanwhile.
+                found.extend(self.number_of(consumer, name).await?);
+            }
+            if found.len() < names.len() {
+                continue;
+            }
+            self.ask(self.query(consumers_sql::KEEP).bind(ids(&found)).bind(retention)).await?;
+            return Ok(found);
+        }
+        Err(StoreError::Unavailable("a handler was deleted while it was registered".into()))
+    }
+
     /// Returns an operator's statement with the first five of its values, see [`consumers_sql`].
     fn change<'q>(&self, text: &str, of: Of<'_>, action: &str, by: &By) -> Statement<'q> {
         let query = self.shared(text).bind(of.ids).bind(of.consumer).bind(by.command);

@@ -42,15 +42,21 @@ pub(super) async fn run(
     failed: &Failed<'_>,
 ) -> Result<(), Error> {
     let explain = |failure: Failure| match failure.code() {
-        Some(DENIED) => Error::Config(format!(
-            "the role {role:?} may not create idem's tables in the schema {schema:?} ({}): run the SQL of \
-             `Postgres::migrations()` as a role that may (the comment at the top of the SQL shows the command), then {}; and connect with `.verify_only()`",
-            failure.into_error(),
-            grants(schema, role, of)
-        )),
+        Some(DENIED) => Error::Denied {
+            what: format!(
+                "the role {role:?} may not create idem's tables in the schema {schema:?} ({})",
+                failure.into_error()
+            ),
+            source: format!(
+                "run the SQL of `Postgres::migrations()` as a role that may (the comment at the top of the SQL shows \
+                 the command), then {}; and connect with `.verify_only()`",
+                grants(schema, role, of)
+            )
+            .into(),
+        },
         Some(code) if TAKEN.contains(&code) => Error::Config(format!(
-            "the schema {schema:?} has a table of another origin under a name of idem's ({}): give the store a schema of its own, \
-             `.schema(..)`, or rename that table and start again",
+            "the schema {schema:?} has a table of another origin under a name of idem's ({}): give the store a schema \
+             of its own, `.schema(..)`, or rename that table and start again",
             failure.into_error()
         )),
         // An undefined column, which can only be one of the ledger's.
@@ -63,11 +69,10 @@ pub(super) async fn run(
     };
     let applied = read_ledger(connection, schema).await.map_err(|failure| match failure.code() {
         // The schema is there, or nothing would have been denied.
-        Some(DENIED) => Error::Config(format!(
-            "the role {role:?} may not read the schema {schema:?} ({}): as its owner, run {}",
-            failure.into_error(),
-            grants(schema, role, of)
-        )),
+        Some(DENIED) => Error::Denied {
+            what: format!("the role {role:?} may not read the schema {schema:?} ({})", failure.into_error()),
+            source: format!("as its owner, run {}", grants(schema, role, of)).into(),
+        },
         _ => explain(failure),
     })?;
     let missing = ledger::missing(&place(schema), MIGRATIONS, &applied)?;

@@ -12,6 +12,7 @@
 //! | `state` | removing a handler's state from a session; what it is set to in each transaction behind a pooler |
 //! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows, also in their call phase |
 //! | `outbox_rows`, `outbox_sql` | the outbox, for handlers, relays and operators |
+//! | `replies` | the replies to requests |
 //! | `consumers`, `consumers_sql` | handlers, gauges, dead letters |
 //! | `writes`, `local_sql` | the messages that COMMIT writes |
 //! | `own` | claims and staged messages in transactions of the application's own |
@@ -43,6 +44,7 @@ mod plans_tests;
 mod pool;
 mod prune;
 mod quote;
+mod replies;
 mod rollback;
 mod rows;
 mod session;

@@ -16,7 +16,7 @@ use super::limits::Use;
 use super::login::{self, Callback, Login};
 use super::pool::Pool;
 use super::quote::quoted;
-use super::{check, claims_sql, local_sql, migrate, outbox_sql, tables};
+use super::{check, claims_sql, local_sql, migrate, outbox_sql, replies, tables};
 
 /// The schema by default, here and of the command `idem`.
 const SCHEMA: &str = "idem_store";
@@ -274,8 +274,8 @@ impl PostgresOptions {
         let name = login.name();
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
         let quoted = quoted(&self.schema);
-        let prepared = [claims_sql::prepare(), format!("{}; {}", outbox_sql::prepare(), local_sql::prepare())]
-            .map(|text| text.replace("{schema}", &quoted));
+        let writes = [outbox_sql::prepare(), local_sql::prepare(), replies::prepare()].join("; ");
+        let prepared = [claims_sql::prepare(), writes].map(|text| text.replace("{schema}", &quoted));
         let pool = Arc::new(Pool::new(login, kind, prepared, self.connections, self.resets));
         let mut connection = pool.connection(Use::Own).await.map_err(|lost| {
             let error = lost.into_error();

@@ -63,14 +63,16 @@ pub(super) const FIND: &str = "
     FOR UPDATE OF claim SKIP LOCKED";
 
 /// A separate statement, so that it sees an inbox row that was committed before the claim could be locked. A row's ctid
-/// cannot change while it is locked.
+/// cannot change while it is locked. The reply to a request goes with its claim.
 const DELETE: &str = "
     WITH gone AS (
         DELETE FROM {schema}.processed_messages AS claim
         WHERE ctid = ANY($1::text[]::tid[]) AND processed_at IS NOT NULL
           AND NOT EXISTS (SELECT FROM {schema}.inbox_messages AS i
                           WHERE i.handler_id = claim.handler_id AND i.key = claim.key)
-        RETURNING handler_id, processed_at
+        RETURNING handler_id, key, processed_at
+    ), replied AS (
+        DELETE FROM {schema}.replies AS r USING gone WHERE r.handler_id = gone.handler_id AND r.key = gone.key
     ), latest AS (
         SELECT handler_id, max(processed_at) AS processed_at FROM gone GROUP BY handler_id
     ), locked AS MATERIALIZED (

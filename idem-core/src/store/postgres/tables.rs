@@ -42,10 +42,10 @@ pub(super) async fn check(
         let (table, logged, role, open, trigger): (String, bool, String, bool, Option<String>) =
             read().map_err(|error: sqlx::Error| unclear(error.into()))?;
         if !open {
-            return Err(Error::Config(format!(
-                "the role {role:?} may not use the table {table:?} of the schema {schema:?}: as its owner, run {}",
-                grants(schema, &role, of)
-            )));
+            return Err(Error::Denied {
+                what: format!("the role {role:?} may not use the table {table:?} of the schema {schema:?}"),
+                source: format!("as its owner, run {}", grants(schema, &role, of)).into(),
+            });
         }
         if !logged {
             let why = format!(
@@ -91,7 +91,10 @@ async fn sequences(connection: &mut Connection, schema: &str) -> Result<Result<(
     let schema_name = quoted(schema);
     let compare = |table: &&str| {
         let (of, name) = (format!("{schema_name}.{table}"), literal(&format!("{schema_name}.{table}")));
-        let last = "SELECT coalesce(pg_catalog.pg_sequence_last_value(sequence::regclass), 0)";
+        // As the view `pg_sequences` has it: nothing else keeps the value from being read before the privilege is checked. Without
+        // the privilege it is null, and no row is above it.
+        let last = "SELECT CASE WHEN pg_catalog.has_sequence_privilege(sequence, 'SELECT')
+                        THEN coalesce(pg_catalog.pg_sequence_last_value(sequence::regclass), 0) END";
         let behind = match *table {
             // Its primary key begins with the outbox. Above the last value it has no row, also none that was deleted.
             "outbox_messages" => format!(
@@ -100,10 +103,10 @@ async fn sequences(connection: &mut Connection, schema: &str) -> Result<Result<(
             ),
             _ => format!("EXISTS (SELECT FROM {of} WHERE id > ({last}))"),
         };
-        // The snapshot of the statement is older than the value of the sequence. AND could read it before the privilege is checked.
+        // The snapshot of the statement is older than the value of the sequence.
         format!(
             "SELECT {name}, sequence FROM (SELECT pg_catalog.pg_get_serial_sequence({name}, 'id') AS sequence) AS of
-             WHERE CASE WHEN pg_catalog.has_sequence_privilege(sequence, 'SELECT') THEN {behind} END"
+             WHERE {behind}"
         )
     };
     let compared: Vec<_> = NUMBERED.iter().map(compare).collect();

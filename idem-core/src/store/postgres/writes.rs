@@ -1,4 +1,4 @@
-//! What is written in front of COMMIT: staged messages, and those for other handlers.
+//! What is written in front of COMMIT: staged messages, those for other handlers, and the reply to a request.
 
 use std::iter;
 
@@ -6,13 +6,13 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use crate::outbox::{StagedMessage, envelope};
-use crate::store::{self, LOCAL_CONFLICT, LocalMessage, OutboxId};
+use crate::store::{self, Identity, LOCAL_CONFLICT, LocalMessage, OutboxId, StoredReply};
 
 use super::handle::Statement;
 use super::local_sql::CONFLICTS;
 use super::quote::bytes;
 use super::rows::each;
-use super::{Postgres, local_sql, outbox_sql};
+use super::{Postgres, local_sql, outbox_sql, replies};
 
 /// How long each claim of a batch waits for a lock, in milliseconds: the batch is split then, and waits again.
 const BATCH_WAIT: u64 = 100;
@@ -32,6 +32,8 @@ pub(super) struct Writes {
     pub(super) local: Vec<LocalMessage>,
     /// Those for a broker, each with its outbox.
     pub(super) staged: Vec<(OutboxId, StagedMessage)>,
+    /// The reply to the request that the transaction has claimed.
+    pub(super) reply: Option<Box<(Identity, StoredReply)>>,
 }
 
 impl Writes {
@@ -50,6 +52,8 @@ impl Writes {
         };
         let staged = self.staged.iter().map(staged_values);
         let staged = staged.map(|values| statement("idem_stage", outbox_sql::STAGE, &values));
+        let reply = self.reply.as_deref().map(|kept| statement("idem_reply", replies::KEEP, &replies::values(kept)));
+        let staged = staged.chain(reply);
         if self.local.is_empty() {
             return staged.collect();
         }

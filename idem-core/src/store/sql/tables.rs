@@ -6,11 +6,12 @@ use crate::Error;
 pub(crate) type Table = (&'static str, &'static str);
 
 /// The tables of both databases.
-pub(crate) const TABLES: [Table; 11] = [
+pub(crate) const TABLES: [Table; 12] = [
     ("migrations", "version name supports applied_at"),
     ("handlers", "id consumer name retention pruned_through seen_at"),
     ("former_names", "handler_id name"),
     ("processed_messages", "processed_at handler_id key fingerprint"),
+    ("replies", "handler_id key created_at status headers body"),
     (
         "inbox_messages",
         "id created_at run_at died_at deliveries handler_id crash_count attempts lost_connections state locked_by locked_until \

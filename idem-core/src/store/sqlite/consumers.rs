@@ -1,5 +1,7 @@
 //! Consumers: their handlers, each of which is a small integer, and what operators do with their dead letters.
 
+use std::time::Duration;
+
 use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
@@ -99,11 +101,11 @@ impl Consumers for Sqlite {
         let (values, statements) = match how {
             Replay::As(key) => {
                 let key = [Value::from(key.as_bytes().to_vec())];
-                (values(of.first(), how.action(), by, key), consumers_sql::replay_as())
+                (values(of.first(), &how.action(), by, key), consumers_sql::replay_as())
             }
             Replay::Plain | Replay::Forced | Replay::NewKeys => {
                 let flags = [flag(how == Replay::Forced), flag(how == Replay::NewKeys)];
-                (values(of, how.action(), by, flags), consumers_sql::replay())
+                (values(of, &how.action(), by, flags), consumers_sql::replay())
             }
         };
         let replay = async |txn: &mut Txn| {
@@ -169,7 +171,18 @@ impl Sqlite {
         consumer: &str,
         name: &str,
     ) -> sqlx::Result<i32> {
-        let retention = millis(self.retention);
+        self.intern_for(connection, consumer, name, self.retention).await
+    }
+
+    /// The same with another retention.
+    pub(super) async fn intern_for(
+        &self,
+        connection: &mut SqliteConnection,
+        consumer: &str,
+        name: &str,
+        retention: Duration,
+    ) -> sqlx::Result<i32> {
+        let retention = millis(retention);
         for attempt in 0..=NUMBERS {
             if let Some(id) = known(&mut *connection, consumer, name).await? {
                 sql::query(KEEP).bind(id).bind(retention).execute(connection).await?;

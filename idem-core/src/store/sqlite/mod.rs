@@ -10,6 +10,7 @@
 //! | `transactions`, `txn`, `claims` | begin, claim, guard, commit, rollback |
 //! | `inbox_rows`, `inbox_sql` | inbox rows, also in their call phase |
 //! | `outbox_rows`, `outbox_sql` | the outbox, for handlers, relays and operators |
+//! | `replies` | the replies to requests |
 //! | `consumers`, `consumers_sql` | handlers, gauges, dead letters |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune` | removing old claims |
@@ -30,6 +31,7 @@ mod outbox_rows;
 mod outbox_sql;
 mod own;
 mod prune;
+mod replies;
 mod sql;
 mod transactions;
 mod txn;

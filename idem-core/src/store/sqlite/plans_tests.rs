@@ -3,7 +3,7 @@
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::sql::filled;
-use super::{claims, consumers_sql, inbox_sql, migrate, prune};
+use super::{claims, consumers_sql, inbox_sql, migrate, prune, replies};
 use crate::operator::Filter;
 use crate::store::RowKind;
 use crate::store::sql::statements;
@@ -96,6 +96,8 @@ async fn statements_for_each_message_scan_no_table() {
         statements::RECORD_RESULT,
         statements::RECORD_CALL,
         prune::DELETE,
+        prune::REPLIES,
+        replies::FIND,
     ] {
         reads_no_table(&plan(text).await);
     }

@@ -39,6 +39,14 @@ DELETE FROM "idem_processed_messages" AS c WHERE (c.handler_id, c.key) > (?1, ?2
     )
 RETURNING handler_id, processed_at"#;
 
+/// Deletes the replies to requests whose claims are deleted, in the transaction that deletes these: SQLite has no DELETE in another
+/// statement.
+pub(super) const REPLIES: &str = r#"
+DELETE FROM "idem_replies" AS r WHERE (r.handler_id, r.key) > (?1, ?2) AND (r.handler_id, r.key) <= (?3, ?4)
+    AND NOT EXISTS (
+        SELECT 1 FROM "idem_processed_messages" AS c WHERE c.handler_id = r.handler_id AND c.key = r.key
+    )"#;
+
 pub(super) const PRUNED_THROUGH: &str = r#"
 UPDATE "idem_handlers" SET pruned_through = max(coalesce(pruned_through, 0), ?2) WHERE id = ?1"#;
 
@@ -82,7 +90,11 @@ async fn walk(store: &Sqlite, now: i64, share: i64, last: &mut Claim, walked: &m
             let end = end.fetch_optional(txn.connection()).await?;
             let (handler, key) = end.clone().unwrap_or((i64::MAX, Vec::new()));
             let delete = sqlx::query_as::<_, (i64, i64)>(sql::filled(DELETE)).bind(last.0).bind(&last.1);
-            let mut deleted = delete.bind(handler).bind(key).bind(now).fetch_all(txn.connection()).await?;
+            let mut deleted = delete.bind(handler).bind(&key).bind(now).fetch_all(txn.connection()).await?;
+            if !deleted.is_empty() {
+                let replies = sql::query(REPLIES).bind(last.0).bind(&last.1).bind(handler).bind(&key);
+                replies.execute(txn.connection()).await?;
+            }
             // Of each handler, the latest date comes last, and is kept.
             deleted.sort_unstable();
             for (handler, through) in deleted.iter().copied().collect::<BTreeMap<_, _>>() {

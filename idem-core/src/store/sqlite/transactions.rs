@@ -114,7 +114,7 @@ impl Transactions for Sqlite {
         // The handler timeout ends before COMMIT starts.
         txn.connection.watch().limit(Duration::MAX);
         let mut conflicts = 0;
-        if txn.shared || !txn.staged.is_empty() || !txn.local.is_empty() {
+        if txn.shared || txn.has_writes() {
             // The guard, and another one: nothing is inserted behind a transaction that its handler has ended.
             if txn.guarded
                 && let Err(error) = txn.connection.run(r#"RELEASE "idem_guard"; SAVEPOINT "idem_guard""#).await

@@ -8,11 +8,11 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
 use super::file::{Connection, STATE};
-use super::{Sqlite, claims, inbox_rows, outbox_rows};
+use super::{Sqlite, claims, inbox_rows, outbox_rows, replies};
 use crate::Reason;
 use crate::outbox::StagedMessage;
 use crate::store::{
-    ClaimState, Claimed, CommitResult, Identity, LOCAL_CONFLICT, LocalMessage, NewRow, OutboxId, UNBEGUN,
+    ClaimState, Claimed, CommitResult, Identity, LOCAL_CONFLICT, LocalMessage, NewRow, OutboxId, StoredReply, UNBEGUN,
 };
 
 /// An open transaction, begun with `BEGIN IMMEDIATE`; it is the single writer of the file until it ends. Dropping it
@@ -31,6 +31,8 @@ pub struct Txn {
     pub(super) staged: Vec<(OutboxId, StagedMessage)>,
     /// Those of them that are for other handlers.
     pub(super) local: Vec<LocalMessage>,
+    /// The reply to the request that it has claimed, which COMMIT writes too.
+    pub(super) reply: Option<Box<(Identity, StoredReply)>>,
 }
 
 impl fmt::Debug for Txn {
@@ -43,7 +45,7 @@ impl Txn {
     /// Wraps a connection in which a transaction has begun.
     pub(super) fn of(connection: Connection) -> Self {
         let (staged, local) = (Vec::new(), Vec::new());
-        Self { connection, guarded: false, claim: None, lent: false, shared: false, staged, local }
+        Self { connection, guarded: false, claim: None, lent: false, shared: false, staged, local, reply: None }
     }
 
     /// The connection, for one of idem's own statements.
@@ -55,6 +57,11 @@ impl Txn {
     pub(super) fn lend(&mut self) -> &mut SqliteConnection {
         self.lent = true;
         self.connection.raw()
+    }
+
+    /// Returns whether COMMIT writes anything.
+    pub(super) fn has_writes(&self) -> bool {
+        !self.staged.is_empty() || !self.local.is_empty() || self.reply.is_some()
     }
 
     /// Returns whether the next message would find the connection as it was before this one.
@@ -98,8 +105,9 @@ pub(super) async fn not_committed(store: &Sqlite, mut txn: Txn, error: sqlx::Err
     committed
 }
 
-/// Writes the messages that the handlers have staged. Those for other handlers are claimed, undated, and stored if their claim is
-/// new. Returns how many become dead letters. The transaction is the only writer, so no claim is made or removed meanwhile.
+/// Writes the messages that the handlers have staged, and the reply to a request. Messages for other handlers are claimed, undated,
+/// and stored if their claim is new. Returns how many become dead letters. The transaction is the only writer, so no claim is made
+/// or removed meanwhile.
 pub(super) async fn write(txn: &mut Txn) -> sqlx::Result<i64> {
     let mut conflicts = 0;
     for LocalMessage { identity, delivery, provider_key } in std::mem::take(&mut txn.local) {
@@ -115,6 +123,9 @@ pub(super) async fn write(txn: &mut Txn) -> sqlx::Result<i64> {
     }
     let staged = std::mem::take(&mut txn.staged);
     outbox_rows::insert(txn.connection(), &staged).await?;
+    if let Some(reply) = txn.reply.take() {
+        replies::insert(txn.connection(), &reply).await?;
+    }
     Ok(conflicts)
 }
 
