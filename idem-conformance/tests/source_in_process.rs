@@ -15,6 +15,7 @@ impl World for InProcess {
         content_type: true,
         correlation: true,
         partition_key: true,
+        grouped: false,
         produced_at: true,
         header_bytes: true,
         max_payload: None,

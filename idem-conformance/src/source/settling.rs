@@ -80,7 +80,7 @@ pub async fn no_more_than_in_flight_are_unsettled<W: World>(world: W) {
 
     ack(first).await;
     let (third, _third) = next(&mut source).await;
-    assert_eq!(third.payload().as_ref(), [2]);
+    assert!(W::FEATURES.grouped || third.payload().as_ref() == [2], "{third:?}");
     nothing_comes(&mut source).await;
     until_ready(&world, counted::<W>(1, 2)).await;
 }

@@ -18,7 +18,7 @@ use idem_test::Publication;
 ///         message_id: true,
 ///         redelivered: true,
 ///         // .. and each other field.
-///         # event_type: true, content_type: true, correlation: true, partition_key: true, produced_at: true,
+///         # event_type: true, content_type: true, correlation: true, partition_key: true, grouped: false, produced_at: true,
 ///         # header_bytes: true, presumes: false, assigns_ids: false, max_payload: None, confirms: true, releases: true, survives: false, counts_released: true,
 ///         # counts_unsettled: false, lag: true,
 ///     };
@@ -81,6 +81,9 @@ pub struct Features {
     pub correlation: bool,
     /// It carries a key by which it chooses a partition.
     pub partition_key: bool,
+    /// It hands messages out in groups, each with such a key, which is text; the world gives a message without one a group
+    /// of its own. There is order within a group only, and nothing of a group comes while one of it is unsettled.
+    pub grouped: bool,
     /// It carries a producer timestamp.
     pub produced_at: bool,
     /// A header value may hold any bytes, not only text.

@@ -31,6 +31,7 @@ impl<const BY_BROKERS: bool> World for Partitioned<BY_BROKERS> {
         content_type: true,
         correlation: false,
         partition_key: true,
+        grouped: false,
         produced_at: true,
         header_bytes: true,
         max_payload: None,

@@ -23,6 +23,7 @@ impl World for JetStream {
         content_type: true,
         correlation: false,
         partition_key: false,
+        grouped: false,
         produced_at: false,
         header_bytes: false,
         max_payload: None,

@@ -25,6 +25,7 @@ impl<const CLASSIC: bool> World for OneQueue<CLASSIC> {
         content_type: true,
         correlation: true,
         partition_key: false,
+        grouped: false,
         produced_at: true,
         header_bytes: true,
         max_payload: None,

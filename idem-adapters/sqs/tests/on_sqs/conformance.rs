@@ -1,4 +1,4 @@
-//! The conformance suite for sources, on a standard queue of SQS.
+//! The conformance suite for sources, on a standard queue and on a FIFO queue of SQS.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use idem_test::Publication;
 use tokio::time::{sleep, timeout};
 
 /// A queue that is consumed through a relay, which can be cut.
-struct Standard {
+struct OneQueue<const FIFO: bool> {
     world: common::World,
     relay: Proxy,
 }
 
-impl World for Standard {
+impl<const FIFO: bool> World for OneQueue<FIFO> {
     type Source = Queue;
 
     const FEATURES: Features = Features {
@@ -24,7 +24,8 @@ impl World for Standard {
         event_type: false,
         content_type: true,
         correlation: false,
-        partition_key: false,
+        partition_key: FIFO,
+        grouped: FIFO,
         produced_at: false,
         header_bytes: false,
         max_payload: Some(1024 * 1024),
@@ -39,13 +40,18 @@ impl World for Standard {
     };
 
     async fn make() -> Option<Self> {
-        let world = common::World::new().await?;
+        let world = if FIFO { common::World::fifo().await? } else { common::World::new().await? };
         let relay = Proxy::start(&world.url).await;
         Some(Self { world, relay })
     }
 
     async fn publish(&self, publication: Publication) {
-        self.world.publish(publication).await;
+        if !FIFO {
+            return self.world.publish(publication).await;
+        }
+        let key = publication.get_partition_key().map(|key| std::str::from_utf8(key).unwrap().to_owned());
+        let group = key.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+        self.world.publish_to(publication, Some(&group)).await;
     }
 
     async fn source(&self) -> Queue {
@@ -71,4 +77,8 @@ impl World for Standard {
     }
 }
 
-idem_conformance::source_suite!(Standard);
+idem_conformance::source_suite!(OneQueue<false>);
+
+mod fifo {
+    idem_conformance::source_suite!(super::OneQueue<true>);
+}
