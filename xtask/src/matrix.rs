@@ -177,10 +177,15 @@ impl Kind {
     }
 }
 
-/// Returns the servers of a set. Kafka is the same in each: Maven provides the current version.
+/// Returns the servers of a set. Those of Maven and PyPI are the same in each.
 pub(crate) fn found(of: fn(&Kind) -> Found) -> Vec<Found> {
-    let kafka = Found { name: "Kafka", version: Ok(idem_services::Kafka::VERSION.to_owned()), choice: None };
-    KINDS.iter().map(of).chain([kafka]).collect()
+    let same = [
+        ("Kafka", idem_services::Kafka::VERSION),
+        ("ElasticMQ", idem_services::Sqs::VERSION),
+        ("moto", idem_services::Moto::VERSION),
+    ];
+    let same = same.map(|(name, version)| Found { name, version: Ok(version.to_owned()), choice: None });
+    KINDS.iter().map(of).chain(same).collect()
 }
 
 /// Runs a script. Returns what it says of the version, if that begins with the wanted one.
