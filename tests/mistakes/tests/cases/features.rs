@@ -51,12 +51,12 @@ async fn run(store: Postgres) -> Result<(), BoxError> {
 }
 
 // case: sqs_without_its_feature
-async fn run(store: Postgres) -> Result<(), BoxError> {
-    let orders = Sqs::new(&"eu-west-1").queue("orders").await?;
-//~              ^^^^^^^^^^^^^^^^^^^^^ `Sqs` needs the feature `sqs` of idem
+async fn run(store: Postgres, config: String) -> Result<(), BoxError> {
+    let orders = Sqs::new(&config).queue("orders").await?;
+//~              ^^^^^^^^^^^^^^^^^ `Sqs` needs the feature `sqs` of idem
 //~ label: the feature `sqs` is off
 //~ note: switch it on in Cargo.toml: `idem = { package = "idem-rs", .., features = ["sqs"] }`
-//~                       ^^^^^^^^^^^^ `Sqs` needs the feature `sqs` of idem
+//~                       ^^^^^^^ `Sqs` needs the feature `sqs` of idem
 //~ label: the feature `sqs` is off
 //~ note: switch it on in Cargo.toml: `idem = { package = "idem-rs", .., features = ["sqs"] }`
     Worker::new("billing", store, orders).handler::<handler>().run_until(idem::shutdown_signal()).await?;
