@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region, SharedAsyncSleep, SharedCredentialsProvider};
+use aws_sdk_sqs::error::ProvideErrorMetadata;
 use aws_sdk_sqs::types::{DeleteMessageBatchRequestEntry, Message, QueueAttributeName, SendMessageBatchRequestEntry};
 use aws_smithy_async::rt::sleep::TokioSleep;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -24,6 +25,9 @@ const VISIBILITY: Duration = Duration::from_secs(3);
 
 /// ElasticMQ answers for a moment before it has read its queues, after a restart.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The codes of the error for a queue that does not exist: of ElasticMQ, and of SQS. The SDK knows only one of them.
+const MISSING: [&str; 2] = ["QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"];
 
 /// How the name of a FIFO queue ends, as SQS demands.
 const FIFO: &str = ".fifo";
@@ -48,7 +52,7 @@ impl Sqs {
     async fn find(&self) -> Result<Option<String>> {
         match self.client.get_queue_url().queue_name(&self.name).send().await {
             Ok(found) => Ok(found.queue_url),
-            Err(error) if error.as_service_error().is_some_and(|error| error.is_queue_does_not_exist()) => Ok(None),
+            Err(error) if error.code().is_some_and(|code| MISSING.contains(&code)) => Ok(None),
             Err(error) => Err(error).context("SQS does not answer"),
         }
     }
