@@ -203,11 +203,18 @@ behaviours! {
     /// It ends its connection the first time.
     BreakOnce, 10 => End::Effect;
     /// It ends its process each time.
-    Killer, 1 => End::Dead("crashed");
+    Killer, 1 => End::Dead(CRASHED);
     /// Its payload is not JSON.
     Undecodable, 20 => End::Dead("undecodable");
     /// It has no key.
     Keyless, 20 => End::Dead("no key");
+}
+
+impl Behaviour {
+    /// Returns whether each of its runs lasts until the handler timeout, and may run again.
+    pub(crate) fn outlasts_its_timeout(self) -> bool {
+        matches!(self, Self::Hang | Self::Spin | Self::SlowQuery)
+    }
 }
 
 const EXHAUSTED: End = End::Dead("exhausted");
@@ -226,6 +233,8 @@ pub(crate) enum End {
 
 /// The reason of messages whose handlers ran COMMIT.
 pub(crate) const COMMITTED: &str = "committed by its handler";
+/// The reason of a message that ends its process.
+pub(crate) const CRASHED: &str = "crashed";
 /// The reason of the second of two messages with one key.
 pub(crate) const CONFLICT: &str = "conflict";
 

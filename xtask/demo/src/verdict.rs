@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::plan::{COMMITTED, CONFLICT, End, Order, Plan};
+use crate::plan::{COMMITTED, CONFLICT, CRASHED, End, Order, Plan};
 use crate::tables::InboxRow;
 
 /// The contents of the database at the end.
@@ -50,6 +50,10 @@ impl Verdict {
             (End::Dead(reason), 0, [only]) if *only == reason => *self.dead.entry(reason.to_owned()).or_default() += 1,
             (End::Committed, 0 | 1, [COMMITTED]) => *self.dead.entry(COMMITTED.to_owned()).or_default() += 1,
             (End::Committed, 1, []) if died_with(order.id) => self.unwritten += 1,
+            // It runs for seconds, in which the demo may kill its processes and stop its database four times.
+            (End::Dead(_), 0, [CRASHED]) if order.behaviour.outlasts_its_timeout() && died_with(order.id) => {
+                *self.dead.entry(CRASHED.to_owned()).or_default() += 1;
+            }
             (end, effects, rows) => {
                 let lost = u64::from(effects == 0 && rows.is_empty());
                 let one = u64::from(effects > 0 && !rows.is_empty() && end != End::Committed);
@@ -183,6 +187,22 @@ mod tests {
             dead(found, first(plan, Behaviour::Killer), "exhausted");
         };
         assert_eq!(after(other), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_message_that_hangs_may_look_like_the_killer_of_processes_that_the_demo_killed() {
+        let (plan, mut found) = sound();
+        let id = first(&plan, Behaviour::Hang);
+        found.inbox.remove(&id);
+        dead(&mut found, id, CRASHED);
+        assert_eq!(Verdict::new(&plan, |_| false, &found).wrong.len(), 1);
+        assert_eq!(Verdict::new(&plan, |died| died == id, &found).wrong.len(), 0);
+        // One that fails at once runs too shortly for that.
+        let (plan, mut found) = sound();
+        let id = first(&plan, Behaviour::Poison);
+        found.inbox.remove(&id);
+        dead(&mut found, id, CRASHED);
+        assert_eq!(Verdict::new(&plan, |died| died == id, &found).wrong.len(), 1);
     }
 
     #[test]

@@ -152,17 +152,20 @@ impl Instance {
         self.local.kill()
     }
 
-    /// Freezes it (SIGSTOP): connections stay open, and nothing answers.
+    /// Freezes it (SIGSTOP), and waits until it is frozen: connections stay open, and nothing answers.
     ///
     /// # Errors
-    /// The signal cannot be sent.
+    /// The signal cannot be sent, or a thread still runs ten seconds later.
     pub fn pause(&mut self) -> Result<()> {
         let mut paused = Vec::new();
         // A process may fork while its siblings are being frozen; a frozen process cannot fork.
         loop {
             let new: Vec<i32> = self.local.tree().into_iter().filter(|pid| !paused.contains(pid)).collect();
             if new.is_empty() {
-                return Ok(());
+                // A thread runs on for a moment after the signal was sent.
+                return process::wait_until("a pause", Duration::from_secs(10), || {
+                    Ok(paused.iter().all(|pid| process::is_frozen(*pid)))
+                });
             }
             new.iter().try_for_each(|pid| process::signal(*pid, Signal::SIGSTOP))?;
             paused.extend(new);

@@ -24,6 +24,14 @@ pub(crate) fn is_alive(pid: i32) -> bool {
     stat.is_ok_and(|stat| !matches!(fields(&stat).next(), Some("Z" | "X")))
 }
 
+/// Returns whether each thread of the process has stopped or ended.
+pub(crate) fn is_frozen(pid: i32) -> bool {
+    fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        matches!(fields(&stat).next(), None | Some("T" | "Z" | "X"))
+    })
+}
+
 /// Returns the working directory of the process; empty if the process has ended.
 pub(crate) fn directory(pid: i32) -> PathBuf {
     fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default()

@@ -230,10 +230,10 @@ async fn a_step_of_prune_reads_its_blocks_and_the_rows_beside_old_claims() {
             world.run("ANALYZE {schema}.processed_messages, {schema}.inbox_messages").await;
         }
         let find = format!("find_{analyzed}");
-        world.prepare(&find, "(bigint, bigint, float8)", prune::FIND).await;
+        world.prepare(&find, "(bigint, bigint, float8, float8)", prune::FIND).await;
         let begin = format!("BEGIN; {}", prune::PLANNER);
         // Planned while the inbox is empty, as in a service that had no failure yet.
-        world.run(&format!("{begin}; EXECUTE {find}(0, 1, 0); ROLLBACK")).await;
+        world.run(&format!("{begin}; EXECUTE {find}(0, 1, 0, 1); ROLLBACK")).await;
         let inbox = "INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
                      SELECT 1, int4send(-n), '', 'scheduled', '{}', '' FROM generate_series(1, 20000) AS n";
         world.run(inbox).await;
@@ -241,11 +241,14 @@ async fn a_step_of_prune_reads_its_blocks_and_the_rows_beside_old_claims() {
         let compiles: String =
             sqlx::query_scalar("SHOW jit").fetch_one(&mut world.connection.ready.conn).await.unwrap();
         assert_eq!(compiles, "off", "a step would take longer to compile than to run");
-        let (buffers, indexes) = world.execute(&format!("{find}(2000, 2064, 0)")).await;
+        let (buffers, indexes) = world.execute(&format!("{find}(2000, 2064, 0, 1)")).await;
         println!("{buffers} buffers by {indexes:?}");
         assert!(!indexes.iter().any(|used| used == "processed_messages_pkey"), "{indexes:?}");
         // Of the 8,000 claims or so, each reads the retention of its handler, and the old ones look for an inbox row.
         assert!(buffers < 30_000, "it reads {buffers} buffers");
+        // No claim is older than 30 days.
+        let (buffers, _) = world.execute(&format!("{find}(2000, 2064, 0, 2592000)")).await;
+        assert!(buffers < 1_000, "it reads {buffers} buffers, also for claims that are younger than each retention");
         world.run("ROLLBACK").await;
     }
     world.end().await;

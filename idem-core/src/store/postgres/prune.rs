@@ -45,7 +45,8 @@ const PLACE: &str = "
            (SELECT extract(epoch FROM min(retention))::float8 FROM {schema}.handlers), extract(epoch FROM now())::float8
     FROM {schema}.pruner";
 
-/// Finds the old claims from block $1 to before block $2, and locks them. The clock is $3 seconds ahead. A transaction that is
+/// Finds the old claims from block $1 to before block $2, and locks them. The clock is $3 seconds ahead. The shortest retention
+/// has $4 seconds, and nearly all claims are younger, so the retention of their handlers is not read. A transaction that is
 /// about to write a conflict beside a claim holds the claim FOR KEY SHARE, so prune skips it.
 ///
 /// The blocks are the only condition by which the planner can choose rows (TID range scan, PostgreSQL 14): the retention
@@ -54,6 +55,7 @@ const PLACE: &str = "
 pub(super) const FIND: &str = "
     SELECT claim.ctid::text FROM {schema}.processed_messages AS claim
     WHERE claim.ctid >= format('(%s,0)', $1::bigint)::tid AND claim.ctid < format('(%s,0)', $2::bigint)::tid
+      AND claim.processed_at < now() - make_interval(secs => $3 + $4)
       AND CASE
           WHEN claim.processed_at < now() - make_interval(secs => $3)
                - (SELECT h.retention FROM {schema}.handlers AS h WHERE h.id = claim.handler_id)
@@ -149,7 +151,7 @@ impl Postgres {
         let to = (from + STEP).min(blocks);
         let now = Duration::try_from_secs_f64(now.max(0.0)).unwrap_or(Duration::MAX);
         let ahead = self.0.clock.ahead(asked, now).as_secs_f64();
-        let find = self.query(FIND).bind(from).bind(to).bind(ahead);
+        let find = self.query(FIND).bind(from).bind(to).bind(ahead).bind(retention);
         let rows = connection.bound(PATIENCE, find).await?;
         let old = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
         let mut deleted = 0_i64;
