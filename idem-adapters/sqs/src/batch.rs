@@ -128,8 +128,9 @@ mod tests {
             |number| *number,
             move |numbers: Vec<usize>| {
                 sent.lock().unwrap().push(numbers.clone());
-                let result =
-                    |number: usize| if number % 2 == 0 { Ok(()) } else { Err(Failure::of(&number.to_string(), "")) };
+                let result = |number: usize| {
+                    if number.is_multiple_of(2) { Ok(()) } else { Err(Failure::of(&number.to_string(), "")) }
+                };
                 async move { numbers.into_iter().map(result).collect() }
             },
         );

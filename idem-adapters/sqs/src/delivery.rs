@@ -160,6 +160,17 @@ mod tests {
     }
 
     #[test]
+    fn a_message_without_a_body_is_empty_and_no_event() {
+        let empty = || Message::builder().message_id("m-1").build();
+        let plain = delivery(&origin(false), empty());
+        assert!(plain.payload().is_empty() && plain.unrepresentable().is_none());
+        for envelope in [Envelope::EventBridge, Envelope::Sns] {
+            let enveloped = delivery(&Origin { envelope, ..origin(false) }, empty());
+            assert!(enveloped.payload().is_empty() && enveloped.unrepresentable().is_some());
+        }
+    }
+
+    #[test]
     fn the_receive_count_and_the_time_are_read() {
         let first = message("{}").attributes(Name::ApproximateReceiveCount, "1");
         let first = delivery(&origin(false), first.attributes(Name::SentTimestamp, "1700000000123").build());

@@ -1,11 +1,17 @@
 //! Answers of SQS that no test server gives: missing permissions, expired credentials, throttling.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, SystemTime};
 
-use idem_core::{Error, Source};
-use idem_sqs::{Queue, Sqs};
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider, future};
+use futures_util::future::join_all;
+use idem_conformance::sink::publish;
+use idem_conformance::until;
+use idem_core::{Error, Outgoing, SinkError, Source, StagedMessage};
+use idem_sqs::{EventBus, Queue, Sqs};
+use uuid::Uuid;
 
 use crate::common::fake::{empty_queue, error, serve};
 use crate::common::{config, loss, subscribe_options};
@@ -14,7 +20,7 @@ use crate::common::{config, loss, subscribe_options};
 async fn failing(action: &'static str, status: u16, code: &'static str) -> (Sqs, Arc<AtomicBool>) {
     let fails = Arc::new(AtomicBool::new(true));
     let flag = Arc::clone(&fails);
-    let url = serve(move |asked| match asked == action && flag.load(SeqCst) {
+    let url = serve(move |asked, _| match asked == action && flag.load(SeqCst) {
         true => error(status, code, "because of a test"),
         false => empty_queue(asked),
     })
@@ -72,4 +78,64 @@ async fn throttling_and_a_wrong_clock_are_named() {
         fails.store(false, SeqCst);
         open(&sqs).await.unwrap();
     }
+}
+
+/// Other credentials each time. The SDK uses them for a few seconds, and asks for others well before they expire.
+#[derive(Debug, Default)]
+struct Rotating(AtomicUsize);
+
+impl ProvideCredentials for Rotating {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        let key = format!("rotated-{}", self.0.fetch_add(1, SeqCst));
+        let expiry = SystemTime::now() + Duration::from_secs(11);
+        future::ProvideCredentials::ready(Ok(Credentials::new(key, "s3ntinel", None, Some(expiry), "test")))
+    }
+}
+
+#[tokio::test]
+async fn credentials_that_were_rotated_are_used_without_a_new_source() {
+    let revoked = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&revoked);
+    let url = serve(move |asked, signed| match signed.contains("rotated-0/") && flag.load(SeqCst) {
+        true => error(403, "ExpiredTokenException", "because of a test"),
+        false => empty_queue(asked),
+    })
+    .await;
+    let mut config = config(&url).into_builder();
+    config.set_credentials_provider(Some(SharedCredentialsProvider::new(Rotating::default())));
+    let mut queue = open(&Sqs::new(&config.build())).await.unwrap();
+    revoked.store(true, SeqCst);
+    let rotated = async || queue.subscribe(subscribe_options(10)).await.is_ok();
+    until(rotated).await;
+}
+
+#[tokio::test]
+async fn a_relay_refuses_a_message_only_if_the_queue_does() {
+    for (status, code, is_refused) in [
+        (403, "AccessDeniedException", true),
+        (403, "ExpiredTokenException", false),
+        (403, "RequestExpired", false),
+        (400, "RequestThrottled", false),
+    ] {
+        let (sqs, _) = failing("SendMessageBatch", status, code).await;
+        let message = StagedMessage::new(Uuid::now_v7(), Outgoing::new("orders", "{}"));
+        let error = publish(&sqs.queues(""), &message).await.unwrap_err();
+        assert_eq!(matches!(error, SinkError::Message(_)), is_refused, "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn each_event_of_a_request_has_its_own_result() {
+    let body = r#"{"FailedEntryCount":2,"Entries":[
+        {"EventId":"e-1"},{"ErrorCode":"ThrottlingException"},{"ErrorCode":"NotAuthorizedForSourceException"}]}"#;
+    let url = serve(move |_, _| (200, body.to_owned())).await;
+    let bus = EventBus::new(&config(&url), "orders", "shop");
+    let messages = [(); 4].map(|()| StagedMessage::new(Uuid::now_v7(), Outgoing::new("paid", "{}")));
+    let results = join_all(messages.iter().map(|message| publish(&bus, message))).await;
+    let [Ok(()), Err(SinkError::Broker(_)), Err(SinkError::Message(_)), Err(SinkError::Broker(_))] = &*results else {
+        panic!("{results:?}");
+    };
 }

@@ -61,7 +61,7 @@ async fn a_redrive_policy_is_refused_unless_its_queue_is_accepted_and_then_warne
     for _ in 0..2 {
         queue.subscribe(subscribe_options(1)).await.unwrap();
     }
-    assert_eq!(log.to_string().matches("has another id").count(), 1, "{}", log.to_string());
+    assert_eq!(log.to_string().matches("has another id").count(), 1, "{log}");
 }
 
 #[tokio::test]
@@ -89,9 +89,9 @@ async fn only_a_fifo_queue_keeps_an_order() {
     let (log, subscriber) = captured();
     let _guard = subscribe(subscriber);
     fifo.source().await.subscribe(with(DeliveryOrder::Key)).await.unwrap();
-    assert!(!log.to_string().contains("keeps no order"), "{}", log.to_string());
+    assert!(!log.to_string().contains("keeps no order"), "{log}");
     fifo.source().await.subscribe(with(DeliveryOrder::None)).await.unwrap();
-    assert!(log.to_string().contains("keeps no order"), "{}", log.to_string());
+    assert!(log.to_string().contains("keeps no order"), "{log}");
 }
 
 /// SQS answers the receive under way with an error. ElasticMQ never answers it.

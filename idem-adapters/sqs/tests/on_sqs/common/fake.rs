@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Starts a server whose answer to an action, for example `ReceiveMessage`, is an HTTP status and a body. Returns its address.
-pub(crate) async fn serve(answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> String {
+/// Starts a server whose answer to an action, for example `ReceiveMessage`, is an HTTP status and a body. It may depend on how
+/// the request was signed. Returns its address.
+pub(crate) async fn serve(answer: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let answer = Arc::new(answer);
@@ -19,10 +20,10 @@ pub(crate) async fn serve(answer: impl Fn(&str) -> (u16, String) + Send + Sync +
     address
 }
 
-async fn connection(client: TcpStream, answer: &(impl Fn(&str) -> (u16, String) + Send + Sync)) {
+async fn connection(client: TcpStream, answer: &(impl Fn(&str, &str) -> (u16, String) + Send + Sync)) {
     let mut client = BufReader::new(client);
     loop {
-        let (mut action, mut length) = (String::new(), 0_usize);
+        let (mut action, mut signed, mut length) = (String::new(), String::new(), 0_usize);
         loop {
             let mut line = String::new();
             if client.read_line(&mut line).await.unwrap_or_default() == 0 {
@@ -37,11 +38,12 @@ async fn connection(client: TcpStream, answer: &(impl Fn(&str) -> (u16, String) 
                 Some((name, value)) if name.eq_ignore_ascii_case("x-amz-target") => {
                     action = value.rsplit('.').next().unwrap().to_owned();
                 }
+                Some((name, value)) if name.eq_ignore_ascii_case("authorization") => signed = value.to_owned(),
                 _ => {}
             }
         }
         client.read_exact(&mut vec![0; length]).await.unwrap();
-        let (status, body) = answer(&action);
+        let (status, body) = answer(&action, &signed);
         let head = format!(
             "HTTP/1.1 {status} X\r\ncontent-type: application/x-amz-json-1.0\r\ncontent-length: {}\r\n\r\n",
             body.len()
