@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use aws_sdk_eventbridge::Client;
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use aws_types::SdkConfig;
-use idem_core::{Sink, SinkError, StagedMessage};
+use idem_core::{Error, Sink, SinkError, StagedMessage};
 use tokio::task::JoinSet;
 
 use crate::batch::{Batches, Ended};
 use crate::config::{client, region};
 use crate::error::{Cause, Failure};
 use crate::event::{LARGEST, event, size};
+use crate::presence::Presence;
 use crate::requests::{Answer, all, answered, isolated};
 
 /// An event bus of EventBridge, to which a relay publishes the messages of an outbox.
@@ -27,13 +28,17 @@ use crate::requests::{Answer, all, answered, isolated};
 /// EventBridge keeps no order. A confirm says that the bus has the event, not that a rule has matched: an event without a rule
 /// is dropped. Give the rule's target a dead-letter queue, and the bus an archive, if events must not be lost behind it.
 ///
+/// EventBridge also confirms, and drops, events to a bus that does not exist. So the bus is described after each request, at most ten
+/// times a second, before its events count as published. **If the policy does not allow `events:DescribeEventBus`, the events
+/// to a missing bus are lost**: the log has a warning when the relay starts.
+///
 /// | failure | |
 /// |---|---|
-/// | the bus does not exist, or the policy does not allow `events:PutEvents`; a payload that is no JSON object; more than 256 KiB | the message is refused, and its neighbours are not |
-/// | EventBridge does not answer within 10 seconds, has a fault or throttles; the credentials are expired; the clock of this machine is wrong | a failure of the broker |
+/// | the policy does not allow `events:PutEvents`; a payload that is no JSON object; more than 256 KiB | the message is refused, and its neighbours are not |
+/// | the bus does not exist any more; EventBridge does not answer within 10 seconds, has a fault or throttles; the credentials are expired; the clock of this machine is wrong | a failure of the broker |
 ///
 /// Up to ten messages are one request. Publishing is cancel safe: a call that is dropped was published or not, and neither
-/// fails nor confirms another. When the relay starts, the bus must exist, if the policy allows `events:DescribeEventBus`.
+/// fails nor confirms another. When the relay starts, the bus must exist.
 ///
 /// ```no_run
 /// # use idem_sqs::EventBus;
@@ -84,9 +89,10 @@ impl EventBus {
         if let Some(batches) = &state.batches {
             return Ok(Arc::clone(batches));
         }
+        let presence = Arc::new(Presence::new(client.clone(), self.bus.clone()));
         let (batches, sending) = Batches::new(LARGEST, size, move |entries| {
-            let client = client.clone();
-            isolated(entries, move |entries| put(client.clone(), entries))
+            let (client, presence) = (client.clone(), Arc::clone(&presence));
+            isolated(entries, move |entries| put(client.clone(), Arc::clone(&presence), entries))
         });
         let batches = Arc::new(batches);
         state.sender.spawn(sending);
@@ -98,24 +104,33 @@ impl EventBus {
         format!("event bus `{}`", self.bus)
     }
 
-    fn failed(&self, failure: &Failure, action: &str) -> SinkError {
-        let place = self.place();
+    fn error(&self, failure: &Failure, action: &str) -> Error {
         let remedy =
             format!("create it (aws events create-event-bus --name {}), or check account and region", self.bus);
+        failure.error(action, &self.place(), &remedy)
+    }
+
+    fn failed(&self, failure: &Failure) -> SinkError {
         match failure.cause {
-            Cause::Missing | Cause::Denied => SinkError::message(failure.error(action, &place, &remedy)),
-            Cause::Content => SinkError::message(format!("{place} refuses it: {failure}")),
-            Cause::Credentials | Cause::Clock | Cause::Unavailable => {
-                SinkError::broker(failure.error(action, &place, &remedy))
+            Cause::Denied => SinkError::message(self.error(failure, "events:PutEvents")),
+            Cause::Content => SinkError::message(format!("{} refuses it: {failure}", self.place())),
+            // The relay waits for a bus that is replaced.
+            Cause::Missing | Cause::Credentials | Cause::Clock | Cause::Unavailable => {
+                SinkError::broker(self.error(failure, "events:PutEvents"))
             }
         }
     }
 }
 
 /// Puts up to ten events. The answer has their order.
-async fn put(client: Client, entries: Vec<PutEventsRequestEntry>) -> Result<Vec<Answer>, Failure> {
+async fn put(
+    client: Client,
+    presence: Arc<Presence>,
+    entries: Vec<PutEventsRequestEntry>,
+) -> Result<Vec<Answer>, Failure> {
     let count = entries.len();
     let answer = answered(client.put_events().set_entries(Some(entries)).send()).await?;
+    presence.check().await?;
     let mut results = all(count, &Failure::of("NoResult", "the answer does not name this entry"));
     for (slot, entry) in results.iter_mut().zip(answer.entries()) {
         *slot = match (entry.event_id(), entry.error_code()) {
@@ -152,10 +167,18 @@ impl Sink for EventBus {
         match answered(describe.send()).await {
             Ok(_) => Ok(()),
             Err(failure) if failure.cause == Cause::Denied => {
-                tracing::debug!(bus = self.bus, %failure, "the bus may not be described, so it is not known whether it exists");
+                tracing::warn!(
+                    bus = self.bus,
+                    %failure,
+                    "it is not known whether the bus exists, and EventBridge confirms and drops events to one that does not: allow \
+                     events:DescribeEventBus"
+                );
                 Ok(())
             }
-            Err(failure) => Err(self.failed(&failure, "events:DescribeEventBus")),
+            Err(failure) if matches!(failure.cause, Cause::Missing | Cause::Content) => {
+                Err(SinkError::message(self.error(&failure, "events:DescribeEventBus")))
+            }
+            Err(failure) => Err(SinkError::broker(self.error(&failure, "events:DescribeEventBus"))),
         }
     }
 
@@ -163,7 +186,7 @@ impl Sink for EventBus {
         let entry = event(message, &self.bus, &self.source)?;
         match self.batches()?.call(entry).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(failure)) => Err(self.failed(&failure, "events:PutEvents")),
+            Ok(Err(failure)) => Err(self.failed(&failure)),
             Err(Ended) => Err(SinkError::broker("the sink was closed before EventBridge has answered")),
         }
     }

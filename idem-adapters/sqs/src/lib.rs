@@ -47,7 +47,7 @@
 //! * the visibility timeout is less than 3 seconds or more than 12 hours;
 //! * an action is not allowed. The least policy is `sqs:GetQueueUrl`, `sqs:GetQueueAttributes`, `sqs:ReceiveMessage`,
 //!   `sqs:ChangeMessageVisibility` and `sqs:DeleteMessage`; with a key of KMS also `kms:Decrypt`. A relay needs `sqs:GetQueueUrl` and `sqs:SendMessage`,
-//!   or `events:PutEvents` and, for a check at its start, `events:DescribeEventBus`.
+//!   or `events:PutEvents` and `events:DescribeEventBus`, without which events to a missing bus are lost.
 //!
 //! # Settling
 //!
@@ -101,6 +101,7 @@ mod lease;
 mod leases;
 mod message;
 mod name;
+mod presence;
 mod pull;
 mod queue;
 mod requests;

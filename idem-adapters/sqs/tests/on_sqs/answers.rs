@@ -8,8 +8,8 @@ use aws_credential_types::Credentials;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider, future};
 use futures_util::future::join_all;
 use idem_conformance::sink::publish;
-use idem_conformance::until;
-use idem_core::{Error, Outgoing, SinkError, Source, StagedMessage};
+use idem_conformance::{captured, subscribe, until};
+use idem_core::{Error, Outgoing, Sink, SinkError, Source, StagedMessage};
 use idem_sqs::{EventBus, Queue, Sqs};
 use uuid::Uuid;
 
@@ -138,4 +138,48 @@ async fn each_event_of_a_request_has_its_own_result() {
     let [Ok(()), Err(SinkError::Broker(_)), Err(SinkError::Message(_)), Err(SinkError::Broker(_))] = &*results else {
         panic!("{results:?}");
     };
+}
+
+/// EventBridge drops such an event, and its answer has an id.
+#[tokio::test]
+async fn an_event_to_a_bus_that_was_deleted_is_not_confirmed_until_the_bus_is_there_again() {
+    let is_deleted = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&is_deleted);
+    let url = serve(move |asked, _| match asked {
+        "DescribeEventBus" if flag.load(SeqCst) => error(400, "ResourceNotFoundException", "because of a test"),
+        _ => (200, r#"{"FailedEntryCount":0,"Entries":[{"EventId":"e-1"}]}"#.to_owned()),
+    })
+    .await;
+    let bus = EventBus::new(&config(&url), "orders", "shop");
+    let message = StagedMessage::new(Uuid::now_v7(), Outgoing::new("paid", "{}"));
+    bus.open().await.unwrap();
+    publish(&bus, &message).await.unwrap();
+    is_deleted.store(true, SeqCst);
+    let Err(SinkError::Broker(error)) = publish(&bus, &message).await else { panic!("it was dropped") };
+    assert!(error.to_string().contains("create-event-bus"), "{error}");
+    is_deleted.store(false, SeqCst);
+    publish(&bus, &message).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_bus_that_may_not_be_described_is_used_with_a_warning() {
+    let described = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&described);
+    let url = serve(move |asked, _| match asked {
+        "DescribeEventBus" => {
+            count.fetch_add(1, SeqCst);
+            error(400, "AccessDeniedException", "because of a test")
+        }
+        _ => (200, r#"{"FailedEntryCount":0,"Entries":[{"EventId":"e-1"}]}"#.to_owned()),
+    })
+    .await;
+    let (log, subscriber) = captured();
+    let _guard = subscribe(subscriber);
+    let bus = EventBus::new(&config(&url), "orders", "shop");
+    bus.open().await.unwrap();
+    assert!(log.to_string().contains("allow events:DescribeEventBus"), "{log}");
+    for _ in 0..3 {
+        publish(&bus, &StagedMessage::new(Uuid::now_v7(), Outgoing::new("paid", "{}"))).await.unwrap();
+    }
+    assert_eq!(described.load(SeqCst), 2, "at the start, and once in a minute");
 }
