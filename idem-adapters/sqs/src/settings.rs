@@ -48,7 +48,7 @@ impl Settings {
         Ok(Self::parse(&answer.attributes.unwrap_or_default()))
     }
 
-    fn parse(attributes: &HashMap<Name, String>) -> Self {
+    pub(crate) fn parse(attributes: &HashMap<Name, String>) -> Self {
         let seconds = |name| attributes.get(&name)?.parse().ok().map(Duration::from_secs);
         Self {
             is_fifo: attributes.get(&Name::FifoQueue).is_some_and(|fifo| fifo == "true"),

@@ -149,7 +149,7 @@ impl Source for Queue {
 
     /// Reports the approximate number of messages that no worker has received.
     fn lag(&self) -> Option<Lag> {
-        self.subscription.as_ref().map(|_| lag(&self.target))
+        self.subscription.as_ref().map(|_| lag(&self.target, self.wishes.redrive_to.clone()))
     }
 
     async fn next(&mut self) -> Result<(Delivery, SqsAcker), BoxError> {

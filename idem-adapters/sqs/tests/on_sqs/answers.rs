@@ -140,6 +140,30 @@ async fn each_event_of_a_request_has_its_own_result() {
     };
 }
 
+#[tokio::test]
+async fn a_redrive_policy_that_a_queue_is_given_while_it_is_consumed_is_logged_once() {
+    let has_policy = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&has_policy);
+    let url = serve(move |asked, _| match asked {
+        "GetQueueAttributes" if flag.load(SeqCst) => {
+            let policy = r#"{\"deadLetterTargetArn\":\"arn:aws:sqs:r:1:dead\",\"maxReceiveCount\":3}"#;
+            (200, format!(r#"{{"Attributes":{{"ApproximateNumberOfMessages":"7","RedrivePolicy":"{policy}"}}}}"#))
+        }
+        _ => empty_queue(asked),
+    })
+    .await;
+    let (log, subscriber) = captured();
+    let _guard = subscribe(subscriber);
+    let queue = open(&Sqs::new(&config(&url))).await.unwrap();
+    let lag = queue.lag().unwrap();
+    lag.call().await.unwrap();
+    has_policy.store(true, SeqCst);
+    for _ in 0..2 {
+        assert_eq!(lag.call().await.unwrap()[0].1, 7);
+    }
+    assert_eq!(log.to_string().matches("was given a redrive policy").count(), 1, "{log}");
+}
+
 /// EventBridge drops such an event, and its answer has an id.
 #[tokio::test]
 async fn an_event_to_a_bus_that_was_deleted_is_not_confirmed_until_the_bus_is_there_again() {
