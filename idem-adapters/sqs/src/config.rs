@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::config::{Builder, retry::RetryConfig};
+use aws_sdk_sqs::config::{Builder, retry::RetryConfig, timeout::TimeoutConfig};
 use aws_types::SdkConfig;
 use idem_core::Error;
 
@@ -12,7 +12,8 @@ use idem_core::Error;
 pub(crate) struct Config {
     /// For all requests but receives, with the application's retries.
     pub(crate) client: Client,
-    /// For receives, without retries: a repeated receive would hide the messages that the first one brought.
+    /// For receives, without retries: a repeated receive would hide the messages that the first one brought. Also without the
+    /// application's timeouts, which may be shorter than the time for which SQS waits for a message: the receive has its own.
     pub(crate) receiving: Client,
     pub(crate) region: String,
 }
@@ -21,7 +22,10 @@ impl Config {
     pub(crate) fn new(config: &SdkConfig) -> Result<Self, Error> {
         let region = region(config)?;
         let client = client(|| Client::from_conf(Builder::from(config).build()))?;
-        let unrepeated = Builder::from(config).retry_config(RetryConfig::disabled()).build();
+        // That to connect stays.
+        let timeouts = TimeoutConfig::builder().disable_read_timeout().disable_operation_timeout();
+        let patient = Builder::from(config).timeout_config(timeouts.disable_operation_attempt_timeout().build());
+        let unrepeated = patient.retry_config(RetryConfig::disabled()).build();
         let receiving = self::client(|| Client::from_conf(unrepeated))?;
         Ok(Self { client, receiving, region })
     }

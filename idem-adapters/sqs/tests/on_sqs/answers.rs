@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider, future};
+use aws_sdk_sqs::config::timeout::TimeoutConfig;
 use futures_util::future::join_all;
 use idem_conformance::sink::publish;
 use idem_conformance::{captured, subscribe, until};
@@ -14,7 +15,7 @@ use idem_sqs::{EventBus, Queue, Sqs};
 use uuid::Uuid;
 
 use crate::common::fake::{empty_queue, error, serve};
-use crate::common::{config, loss, subscribe_options};
+use crate::common::{config, loss, nothing_for, subscribe_options};
 
 /// A queue whose server answers this action with this error while the flag is set, and the flag.
 async fn failing(action: &'static str, status: u16, code: &'static str) -> (Sqs, Arc<AtomicBool>) {
@@ -138,6 +139,17 @@ async fn each_event_of_a_request_has_its_own_result() {
     let [Ok(()), Err(SinkError::Broker(_)), Err(SinkError::Message(_)), Err(SinkError::Broker(_))] = &*results else {
         panic!("{results:?}");
     };
+}
+
+/// Such timeouts are usual for other services that share the configuration.
+#[tokio::test]
+async fn a_receive_waits_for_longer_than_the_timeouts_of_the_application() {
+    let url = serve(|asked, _| empty_queue(asked)).await;
+    let short = Duration::from_millis(500);
+    let timeouts = TimeoutConfig::builder().read_timeout(short).operation_timeout(short).operation_attempt_timeout(short);
+    let config = config(&url).into_builder().timeout_config(timeouts.build()).build();
+    let mut queue = open(&Sqs::new(&config)).await.unwrap();
+    nothing_for(&mut queue, Duration::from_millis(2500)).await;
 }
 
 #[tokio::test]

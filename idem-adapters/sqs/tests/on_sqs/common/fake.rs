@@ -1,9 +1,11 @@
 //! A server that answers each action as a test says, for answers that no test server gives.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
 
 /// Starts a server whose answer to an action, for example `ReceiveMessage`, is an HTTP status and a body. It may depend on how
 /// the request was signed. Returns its address.
@@ -42,8 +44,15 @@ async fn connection(client: TcpStream, answer: &(impl Fn(&str, &str) -> (u16, St
                 _ => {}
             }
         }
-        client.read_exact(&mut vec![0; length]).await.unwrap();
+        let mut content = vec![0; length];
+        client.read_exact(&mut content).await.unwrap();
+        let content = String::from_utf8(content).unwrap();
         let (status, body) = answer(&action, &signed);
+        if action == "ReceiveMessage" && body == NO_MESSAGE {
+            // A real queue waits for as long as it was asked to.
+            let seconds = content.split(r#""WaitTimeSeconds":"#).nth(1).and_then(|rest| rest.split([',', '}']).next());
+            sleep(Duration::from_secs(seconds.map_or(0, |seconds| seconds.parse().unwrap()))).await;
+        }
         let head = format!(
             "HTTP/1.1 {status} X\r\ncontent-type: application/x-amz-json-1.0\r\ncontent-length: {}\r\n\r\n",
             body.len()
@@ -54,6 +63,9 @@ async fn connection(client: TcpStream, answer: &(impl Fn(&str, &str) -> (u16, St
     }
 }
 
+/// The answer to a receive if no message has come.
+const NO_MESSAGE: &str = "{}";
+
 /// The answer of an empty queue to each action.
 pub(crate) fn empty_queue(action: &str) -> (u16, String) {
     let body = match action {
@@ -62,7 +74,7 @@ pub(crate) fn empty_queue(action: &str) -> (u16, String) {
         "DeleteMessageBatch" | "ChangeMessageVisibilityBatch" => {
             r#"{"Successful":[],"Failed":[{"Id":"0","Code":"ReceiptHandleIsInvalid","SenderFault":true}]}"#
         }
-        _ => "{}",
+        _ => NO_MESSAGE,
     };
     (200, body.to_owned())
 }
