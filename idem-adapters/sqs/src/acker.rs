@@ -9,9 +9,10 @@ use idem_core::{Acker, BackgroundTasks, BoxError, Settled};
 use tokio::time::{Instant, sleep};
 
 use crate::batch::{Batches, Ended};
-use crate::lease::Lease;
+use crate::error::Cause;
+use crate::lease::{Holder, Lease};
 use crate::leases::Leases;
-use crate::requests::{Answer, ENTRIES, Target};
+use crate::requests::{ANSWER, Answer, ENTRIES, Target};
 
 /// Settles one delivery of a [`Queue`](crate::Queue), together with others.
 ///
@@ -19,7 +20,8 @@ use crate::requests::{Answer, ENTRIES, Target};
 /// the delete of a message that another worker has by then, and may not delete it, so a lease that is over by the local clock
 /// is [`Settled::Stale`], and nothing is sent. A FIFO queue also reports an expired handle, which is `Stale` too.
 ///
-/// Dropping the future of an ack or a release does not stop it.
+/// An entry that fails because of a fault of the service is sent again for 10 seconds. Dropping the future of an ack or a release
+/// does not stop it.
 pub struct SqsAcker {
     pub(crate) lease: Arc<Lease>,
     pub(crate) leases: Arc<Leases>,
@@ -28,28 +30,50 @@ pub struct SqsAcker {
 
 /// The acks and releases of a source. They outlive its subscriptions, as the deliveries do.
 pub(crate) struct Settling {
-    acks: Batches<String>,
-    releases: Batches<String>,
+    acks: Batches<Arc<Lease>>,
+    releases: Batches<Arc<Lease>>,
 }
 
 impl Settling {
     /// Starts the tasks that send them.
     pub(crate) fn start(target: &Arc<Target>, tasks: &mut BackgroundTasks) -> Arc<Self> {
-        let weigh = |_: &String| 0;
+        let weigh = |_: &Arc<Lease>| 0;
         let at = Arc::clone(target);
-        let (acks, sending) = Batches::new(0, weigh, move |handles: Vec<String>| {
+        let (acks, sending) = Batches::new(0, weigh, move |leases: Vec<Arc<Lease>>| {
             let at = Arc::clone(&at);
-            async move { at.delete(&handles).await }
+            async move { delete(&at, &leases).await }
         });
         tasks.spawn(sending);
         let at = Arc::clone(target);
-        let (releases, sending) = Batches::new(0, weigh, move |handles: Vec<String>| {
+        let (releases, sending) = Batches::new(0, weigh, move |leases: Vec<Arc<Lease>>| {
             let at = Arc::clone(&at);
-            async move { at.change_visibility(&handles, Duration::ZERO).await }
+            async move { at.change_visibility(&handles(&leases), Duration::ZERO).await }
         });
         tasks.spawn(sending);
         Arc::new(Self { acks, releases })
     }
+}
+
+/// How long after an ack that has failed it is sent again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Deletes up to ten messages. Those that fail are sent again after a second, because their effects are done, and until their leases
+/// end they keep the rest of their groups from all workers.
+async fn delete(target: &Target, leases: &[Arc<Lease>]) -> Vec<Answer> {
+    let began = Instant::now();
+    let mut results = target.delete(&handles(leases)).await;
+    while results.iter().any(may_pass) && began.elapsed() < ANSWER {
+        sleep(AGAIN).await;
+        let failed = results.iter_mut().zip(leases).filter(|(result, lease)| may_pass(result) && lease.lasts());
+        let (slots, failed): (Vec<_>, Vec<_>) = failed.map(|(result, lease)| (result, Arc::clone(lease))).unzip();
+        if failed.is_empty() {
+            break;
+        }
+        for (slot, result) in slots.into_iter().zip(target.delete(&handles(&failed)).await) {
+            *slot = result;
+        }
+    }
+    results
 }
 
 impl Acker for SqsAcker {
@@ -58,9 +82,7 @@ impl Acker for SqsAcker {
         if !self.lease.settle() {
             return Ok(Settled::Stale);
         }
-        let settled = settled(self.settling.acks.call(self.lease.handle.clone()).await)?;
-        self.leases.remove(&self.lease);
-        Ok(settled)
+        settled(self.settling.acks.call(Arc::clone(&self.lease)).await)
     }
 
     /// Fails if there is no answer: the message is then redelivered when its visibility timeout ends.
@@ -69,9 +91,7 @@ impl Acker for SqsAcker {
             return Ok(Settled::Stale);
         }
         self.lease.release();
-        let settled = settled(self.settling.releases.call(self.lease.handle.clone()).await)?;
-        self.leases.remove(&self.lease);
-        Ok(settled)
+        settled(self.settling.releases.call(Arc::clone(&self.lease)).await)
     }
 
     fn is_live(&self) -> bool {
@@ -88,6 +108,11 @@ fn settled(answer: Result<Answer, Ended>) -> Result<Settled, BoxError> {
     }
 }
 
+/// Returns whether an entry failed because of a fault that may pass.
+fn may_pass(answer: &Answer) -> bool {
+    answer.as_ref().is_err_and(|failure| failure.cause == Cause::Unavailable && !is_stale(failure.text()))
+}
+
 /// Returns whether an entry failed because its delivery has ended: a FIFO queue says so, and an extension on any queue.
 fn is_stale(text: &str) -> bool {
     let code = text.split(':').next().unwrap_or_default();
@@ -99,6 +124,10 @@ fn is_stale(text: &str) -> bool {
 impl Drop for SqsAcker {
     fn drop(&mut self) {
         self.lease.drop_it();
+        // It was settled, or nobody waits for the result, and the slot is free. A delivery that was dropped can still be released.
+        if !self.lease.is(Holder::Nobody) {
+            self.leases.remove(&self.lease);
+        }
     }
 }
 

@@ -53,7 +53,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | ack | a `DeleteMessageBatch` after the commit, with up to ten others; the result of each entry is read |
+//! | ack | a `DeleteMessageBatch` after the commit, with up to ten others; the result of each entry is read, and one that fails is sent again for 10 seconds |
 //! | lease | the visibility timeout less a tenth, counted from before the receive; extended after a third, for up to 12 hours |
 //! | a lease that has ended | its ack is stale and is not sent: on a standard queue SQS would confirm it without having deleted anything |
 //! | release | visibility 0, only while the lease lasts |

@@ -10,12 +10,13 @@ use aws_sdk_sqs::config::timeout::TimeoutConfig;
 use futures_util::future::join_all;
 use idem_conformance::sink::publish;
 use idem_conformance::{captured, subscribe, until};
-use idem_core::{Error, Outgoing, Sink, SinkError, Source, StagedMessage};
+use idem_core::{Acker, Error, Outgoing, Settled, Sink, SinkError, Source, StagedMessage};
 use idem_sqs::{EventBus, Queue, Sqs};
+use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::common::fake::{empty_queue, error, serve};
-use crate::common::{config, loss, nothing_for, subscribe_options};
+use crate::common::fake::{empty_queue, error, failed_entry, message, serve};
+use crate::common::{config, loss, next, nothing_for, subscribe_options};
 
 /// A queue whose server answers this action with this error while the flag is set, and the flag.
 async fn failing(action: &'static str, status: u16, code: &'static str) -> (Sqs, Arc<AtomicBool>) {
@@ -30,8 +31,12 @@ async fn failing(action: &'static str, status: u16, code: &'static str) -> (Sqs,
 }
 
 async fn open(sqs: &Sqs) -> Result<Queue, Error> {
+    open_for(sqs, 10).await
+}
+
+async fn open_for(sqs: &Sqs, max_unsettled: u16) -> Result<Queue, Error> {
     let mut queue = sqs.queue("orders").await?.wait_time(Duration::from_secs(1));
-    match queue.subscribe(subscribe_options(10)).await {
+    match queue.subscribe(subscribe_options(max_unsettled)).await {
         Ok(()) => Ok(queue),
         Err(error) => Err(*error.downcast().unwrap()),
     }
@@ -139,6 +144,41 @@ async fn each_event_of_a_request_has_its_own_result() {
     let [Ok(()), Err(SinkError::Broker(_)), Err(SinkError::Message(_)), Err(SinkError::Broker(_))] = &*results else {
         panic!("{results:?}");
     };
+}
+
+#[tokio::test]
+async fn an_ack_that_fails_because_of_a_fault_of_the_service_is_sent_again() {
+    let deletes = AtomicUsize::new(0);
+    let url = serve(move |asked, _| match asked {
+        "ReceiveMessage" => message(deletes.load(SeqCst)),
+        "DeleteMessageBatch" => match deletes.fetch_add(1, SeqCst) {
+            // It asks whether deletes are allowed.
+            0 => empty_queue(asked),
+            1 => failed_entry("InternalError"),
+            _ => (200, r#"{"Successful":[{"Id":"0"}],"Failed":[]}"#.to_owned()),
+        },
+        _ => empty_queue(asked),
+    })
+    .await;
+    let mut queue = open_for(&Sqs::new(&config(&url)), 1).await.unwrap();
+    let (_, acker) = next(&mut queue).await;
+    assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+}
+
+/// Otherwise, a queue with a visibility timeout of an hour would stand for as long.
+#[tokio::test]
+async fn an_ack_without_an_answer_makes_room_for_another_delivery() {
+    let receives = AtomicUsize::new(0);
+    let url = serve(move |asked, _| match asked {
+        "ReceiveMessage" => message(receives.fetch_add(1, SeqCst)),
+        "DeleteMessageBatch" if receives.load(SeqCst) > 0 => error(500, "InternalError", "because of a test"),
+        _ => empty_queue(asked),
+    })
+    .await;
+    let mut queue = open_for(&Sqs::new(&config(&url)), 1).await.unwrap();
+    let (_, acker) = next(&mut queue).await;
+    assert!(timeout(Duration::from_millis(100), acker.ack()).await.is_err());
+    next(&mut queue).await;
 }
 
 /// Such timeouts are usual for other services that share the configuration.

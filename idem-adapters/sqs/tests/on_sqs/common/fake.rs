@@ -71,12 +71,20 @@ pub(crate) fn empty_queue(action: &str) -> (u16, String) {
     let body = match action {
         "GetQueueUrl" => r#"{"QueueUrl":"http://sqs/000000000000/orders"}"#,
         "GetQueueAttributes" => r#"{"Attributes":{"VisibilityTimeout":"30"}}"#,
-        "DeleteMessageBatch" | "ChangeMessageVisibilityBatch" => {
-            r#"{"Successful":[],"Failed":[{"Id":"0","Code":"ReceiptHandleIsInvalid","SenderFault":true}]}"#
-        }
+        "DeleteMessageBatch" | "ChangeMessageVisibilityBatch" => return failed_entry("ReceiptHandleIsInvalid"),
         _ => NO_MESSAGE,
     };
     (200, body.to_owned())
+}
+
+/// The answer to a receive that brings a message with this handle.
+pub(crate) fn message(handle: usize) -> (u16, String) {
+    (200, format!(r#"{{"Messages":[{{"MessageId":"m-{handle}","ReceiptHandle":"h-{handle}","Body":"{{}}"}}]}}"#))
+}
+
+/// The answer to an action with one entry, which has failed with this code.
+pub(crate) fn failed_entry(code: &str) -> (u16, String) {
+    (200, format!(r#"{{"Successful":[],"Failed":[{{"Id":"0","Code":"{code}","SenderFault":false}}]}}"#))
 }
 
 /// An error with this code.
