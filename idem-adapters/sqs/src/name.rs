@@ -35,6 +35,19 @@ impl<'a> Given<'a> {
         is_name(text).then_some(Self::Name(text))
     }
 
+    /// The region of the queue, if the text has one. A URL of a VPC endpoint or of another server has none.
+    fn region(&self) -> Option<&'a str> {
+        match self {
+            Self::Url { url, .. } => {
+                let host = url.split('/').nth(2)?;
+                let host = host.strip_suffix(".cn").unwrap_or(host).strip_suffix(".amazonaws.com")?;
+                host.strip_prefix("sqs.").or_else(|| host.strip_suffix(".queue"))
+            }
+            Self::Arn { region, .. } => Some(region),
+            Self::Name(_) => None,
+        }
+    }
+
     pub(crate) fn name(&self) -> &'a str {
         match self {
             Self::Url { name, .. } | Self::Arn { name, .. } | Self::Name(name) => name,
@@ -73,13 +86,14 @@ pub(crate) async fn find(client: &Client, queue: &str, region: &str) -> Result<(
              queue's), its URL or its ARN"
         )));
     };
+    // The SDK would ask the region of its configuration for the queue of that name.
+    if let Some(other) = given.region().filter(|other| *other != region) {
+        return Err(NoUrl::Invalid(format!(
+            "{queue} is in another region than the SdkConfig, which has {region}: give it a configuration of {other}"
+        )));
+    }
     let ask = match given {
         Given::Url { url, name } => return Ok((url.to_owned(), name.to_owned())),
-        Given::Arn { region: other, .. } if other != region => {
-            return Err(NoUrl::Invalid(format!(
-                "{queue} is in another region than the SdkConfig, which has {region}: give it a configuration of {other}"
-            )));
-        }
         Given::Arn { account, name, .. } => client.get_queue_url().queue_name(name).queue_owner_aws_account_id(account),
         Given::Name(name) => client.get_queue_url().queue_name(name),
     };
@@ -115,6 +129,19 @@ mod tests {
         for none in ["", ".fifo", "a.b", "a b", &long, "https://host/", "arn:aws:sns:r:1:orders", "arn:aws:sqs:r:1:a:b"]
         {
             assert_eq!(Given::parse(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn the_region_of_a_queue_is_in_its_url() {
+        for (host, region) in [
+            ("sqs.eu-west-1.amazonaws.com", Some("eu-west-1")),
+            ("eu-west-1.queue.amazonaws.com", Some("eu-west-1")),
+            ("sqs.cn-north-1.amazonaws.com.cn", Some("cn-north-1")),
+            ("vpce-1.sqs.eu-west-1.vpce.amazonaws.com", None),
+            ("127.0.0.1:9324", None),
+        ] {
+            assert_eq!(Given::parse(&format!("https://{host}/1/orders")).unwrap().region(), region, "{host}");
         }
     }
 }

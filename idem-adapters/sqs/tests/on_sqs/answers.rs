@@ -73,6 +73,18 @@ async fn credentials_that_expire_are_an_error_of_the_broker_until_they_are_repla
     queue.subscribe(subscribe_options(10)).await.unwrap();
 }
 
+/// The SDK would consume the queue of that name in its own region.
+#[tokio::test]
+async fn a_queue_of_another_region_is_refused_by_its_url_and_its_arn() {
+    let url = serve(|asked, _| empty_queue(asked)).await;
+    let sqs = Sqs::new(&config(&url));
+    for queue in ["https://sqs.us-east-1.amazonaws.com/1/orders", "arn:aws:sqs:us-east-1:1:orders"] {
+        let Err(Error::Config(text)) = sqs.queue(queue).await else { panic!("{queue}") };
+        assert!(text.contains("another region") && text.contains("eu-west-1"), "{text}");
+    }
+    sqs.queue("https://sqs.eu-west-1.amazonaws.com/1/orders").await.unwrap();
+}
+
 #[tokio::test]
 async fn throttling_and_a_wrong_clock_are_named() {
     for (status, code, says) in
