@@ -26,7 +26,7 @@ pub(crate) struct Wishes {
 pub(crate) struct Settings {
     pub(crate) is_fifo: bool,
     pub(crate) visibility: Duration,
-    retention: Option<Duration>,
+    pub(crate) retention: Option<Duration>,
     pub(crate) redrive: Option<Redrive>,
 }
 

@@ -23,6 +23,9 @@ use crate::settings::{Redrive, Settings};
 /// The longest time for which an unresponsive queue can delay a shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// A retention that outlasts most outages.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
 impl Queue {
     /// Warns once of settings that are allowed and seldom meant.
     fn warn(&mut self, settings: &Settings, options: &SubscribeOptions) {
@@ -34,6 +37,13 @@ impl Queue {
                 queue = %self.target.name,
                 "the worker keeps no order, and the queue is a FIFO queue: set .order(DeliveryOrder::Key), or use a standard \
                  queue, which has no limits for groups"
+            );
+        }
+        if let Some(retention) = settings.retention.filter(|retention| *retention < DAY) {
+            tracing::warn!(
+                queue = %self.target.name,
+                "SQS deletes messages after {retention:?}, handled or not, also while the database is away: raise \
+                 MessageRetentionPeriod to a day or more"
             );
         }
         if let Some(Redrive { queue, receives }) = &settings.redrive {

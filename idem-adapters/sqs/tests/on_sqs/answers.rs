@@ -86,6 +86,23 @@ async fn a_queue_of_another_region_is_refused_by_its_url_and_its_arn() {
 }
 
 #[tokio::test]
+async fn a_retention_below_a_day_is_warned_of() {
+    let (log, subscriber) = captured();
+    let _guard = subscribe(subscriber);
+    for (retention, warnings) in [("86400", 0), ("3600", 1)] {
+        let url = serve(move |asked, _| match asked {
+            "GetQueueAttributes" => {
+                (200, format!(r#"{{"Attributes":{{"MessageRetentionPeriod":"{retention}"}}}}"#))
+            }
+            _ => empty_queue(asked),
+        })
+        .await;
+        open(&Sqs::new(&config(&url))).await.unwrap();
+        assert_eq!(log.to_string().matches("MessageRetentionPeriod to a day").count(), warnings, "{log}");
+    }
+}
+
+#[tokio::test]
 async fn throttling_and_a_wrong_clock_are_named() {
     for (status, code, says) in
         [(400, "RequestThrottled", "RequestThrottled"), (403, "RequestExpired", "the clock of this machine")]
