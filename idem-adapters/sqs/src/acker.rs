@@ -143,9 +143,8 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Extends the leases of held deliveries after a third of the visibility timeout, releases what must not run any more, and
 /// forgets dropped deliveries when their leases expire, which frees their slots. Runs as long as the source lives.
 pub(crate) async fn keep(target: Arc<Target>, leases: Arc<Leases>, visibility: Duration) {
+    // First a look: a subscription that lasts for less than the sleep extends the leases of the one before.
     loop {
-        // Twice as often as needed, because a lease becomes due between two checks.
-        sleep((visibility / 6).min(LOOK)).await;
         release(&target, &leases.take_cut_off()).await;
         leases.sweep();
         let mut due = leases.due();
@@ -161,6 +160,8 @@ pub(crate) async fn keep(target: Arc<Target>, leases: Arc<Leases>, visibility: D
         });
         let asked = Instant::now();
         join_all(due.chunks(ENTRIES).map(|chunk| extend(&target, chunk, visibility, asked))).await;
+        // Twice as often as needed, because a lease becomes due between two checks.
+        sleep((visibility / 6).min(LOOK)).await;
     }
 }
 
@@ -168,7 +169,7 @@ async fn extend(target: &Target, leases: &[Arc<Lease>], visibility: Duration, as
     let results = target.change_visibility(&handles(leases), visibility).await;
     for (lease, result) in leases.iter().zip(results) {
         match result {
-            Ok(()) => lease.extended(asked),
+            Ok(()) => lease.extended(asked, visibility),
             Err(failure) if is_stale(failure.text()) => {
                 tracing::debug!(queue = %target.name, %failure, "a delivery has ended at the queue");
                 lease.refuse();

@@ -18,7 +18,6 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(12 * 3600);
 pub(crate) struct Lease {
     /// The handle of this delivery; the next delivery of the message has another one.
     pub(crate) handle: String,
-    visibility: Duration,
     received: Instant,
     /// The place in its group, if the worker keeps an order.
     place: Option<Place>,
@@ -29,6 +28,8 @@ pub(crate) struct Lease {
 
 struct State {
     since: Instant,
+    /// The visibility timeout that was asked for last: it is another one if the queue was changed.
+    visibility: Duration,
     holder: Holder,
     /// The queue has refused to extend it, or to settle it.
     refused: bool,
@@ -58,8 +59,8 @@ impl Lease {
         place: Option<Place>,
         over: Arc<AtomicBool>,
     ) -> Self {
-        let state = State { since: received, holder: Holder::Held, refused: false, is_last: false };
-        Self { handle, visibility, received, place, over, state: Mutex::new(state) }
+        let state = State { since: received, visibility, holder: Holder::Held, refused: false, is_last: false };
+        Self { handle, received, place, over, state: Mutex::new(state) }
     }
 
     /// Returns whether the lease certainly lasts, and no delivery of its group before this one ended unsettled.
@@ -77,12 +78,8 @@ impl Lease {
     /// Returns whether the queue still hides the message because of this delivery.
     pub(crate) fn lasts(&self) -> bool {
         let state = self.state();
-        !state.refused && self.end_of(&state) > Instant::now()
-    }
-
-    /// A tenth is subtracted for the way of the next request.
-    fn end_of(&self, state: &State) -> Instant {
-        state.since + self.visibility * 9 / 10
+        // A tenth is subtracted for the way of the next request.
+        !state.refused && state.since + state.visibility * 9 / 10 > Instant::now()
     }
 
     /// Returns whether a delivery of its group before this one ended unsettled.
@@ -96,10 +93,10 @@ impl Lease {
         }
     }
 
-    /// Extends the lease after the queue confirmed a request that was sent at `at`.
-    pub(crate) fn extended(&self, at: Instant) {
+    /// Extends the lease after the queue confirmed a request for this visibility that was sent at `at`.
+    pub(crate) fn extended(&self, at: Instant, visibility: Duration) {
         let mut state = self.state();
-        state.since = state.since.max(at);
+        (state.since, state.visibility) = (at, visibility);
     }
 
     /// Records that the queue knows this delivery no more.
@@ -151,14 +148,14 @@ impl Lease {
             return false;
         }
         let state = self.state();
-        !state.is_last && state.since.elapsed() * 3 >= self.visibility
+        !state.is_last && state.since.elapsed() * 3 >= state.visibility
     }
 
     /// Returns whether another extension would be beyond what SQS allows. `true` only once.
     pub(crate) fn reaches_its_end(&self) -> bool {
         // A minute for a clock that runs at another speed, and for the way of the request.
-        let is_last = self.received.elapsed() + self.visibility + Duration::from_secs(60) > LONGEST;
         let mut state = self.state();
+        let is_last = self.received.elapsed() + state.visibility + Duration::from_secs(60) > LONGEST;
         std::mem::replace(&mut state.is_last, is_last) != is_last
     }
 
@@ -202,7 +199,7 @@ mod tests {
         assert!(lease.is_due());
         let asked = Instant::now();
         advance(Duration::from_secs(5)).await;
-        lease.extended(asked);
+        lease.extended(asked, VISIBILITY);
         advance(Duration::from_secs(21)).await;
         assert!(lease.is_live());
         advance(Duration::from_secs(1)).await;
@@ -210,10 +207,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_lease_that_is_extended_by_a_shorter_visibility_ends_with_that() {
+        let lease = lease(None);
+        advance(VISIBILITY / 2).await;
+        lease.extended(Instant::now(), VISIBILITY / 10);
+        assert!(lease.is_live());
+        advance(VISIBILITY / 10).await;
+        assert!(!lease.is_live());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_lease_is_not_extended_beyond_twelve_hours() {
         let lease = lease(None);
         advance(LONGEST - Duration::from_secs(91)).await;
-        lease.extended(Instant::now());
+        lease.extended(Instant::now(), VISIBILITY);
         assert!(!lease.reaches_its_end());
         advance(Duration::from_secs(10)).await;
         assert!(lease.is_due() && lease.reaches_its_end());

@@ -12,11 +12,11 @@ use idem_conformance::sink::publish;
 use idem_conformance::{captured, subscribe, until};
 use idem_core::{Acker, Error, Outgoing, Settled, Sink, SinkError, Source, StagedMessage};
 use idem_sqs::{EventBus, Queue, Sqs};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
 use crate::common::fake::{empty_queue, error, failed_entry, message, serve};
-use crate::common::{config, loss, next, nothing_for, subscribe_options};
+use crate::common::{SHORT, config, loss, next, nothing_for, subscribe_options};
 
 /// A queue whose server answers this action with this error while the flag is set, and the flag.
 async fn failing(action: &'static str, status: u16, code: &'static str) -> (Sqs, Arc<AtomicBool>) {
@@ -208,6 +208,32 @@ async fn an_ack_without_an_answer_makes_room_for_another_delivery() {
     let (_, acker) = next(&mut queue).await;
     assert!(timeout(Duration::from_millis(100), acker.ack()).await.is_err());
     next(&mut queue).await;
+}
+
+#[tokio::test]
+async fn a_delivery_is_extended_although_each_subscription_is_lost_at_once() {
+    let receives = AtomicUsize::new(0);
+    let url = serve(move |asked, _| match asked {
+        "ReceiveMessage" => match receives.fetch_add(1, SeqCst) {
+            0 => message(0),
+            // The first one of a subscription.
+            number if number % 2 == 0 => empty_queue(asked),
+            _ => error(500, "InternalError", "because of a test"),
+        },
+        "ChangeMessageVisibilityBatch" => (200, r#"{"Successful":[{"Id":"0"}],"Failed":[]}"#.to_owned()),
+        _ => empty_queue(asked),
+    })
+    .await;
+    let mut queue = Sqs::new(&config(&url)).queue("orders").await.unwrap().visibility(SHORT);
+    queue.subscribe(subscribe_options(2)).await.unwrap();
+    let (_, acker) = next(&mut queue).await;
+    let began = Instant::now();
+    while began.elapsed() < SHORT * 2 {
+        loss(&mut queue).await;
+        sleep(SHORT / 20).await;
+        queue.subscribe(subscribe_options(2)).await.unwrap();
+    }
+    assert!(acker.is_live());
 }
 
 /// Such timeouts are usual for other services that share the configuration.
