@@ -75,10 +75,11 @@ pub(crate) fn delivery(origin: &Origin, message: Message) -> Delivery {
 
 /// Opens the envelope, and decodes the payload in it.
 fn open(envelope: Envelope, body: &Bytes, attributes: &mut Attributes) -> Result<Opened, String> {
-    if let Some(why) = stored_elsewhere(body, attributes) {
+    let mut opened = envelope.open(body, attributes)?;
+    // The attributes of an envelope are known by now.
+    if let Some(why) = stored_elsewhere(&opened.payload, attributes) {
         return Err(why);
     }
-    let mut opened = envelope.open(body, attributes)?;
     if let Some(encoding) = attributes.take(ENCODING) {
         opened.payload = decode(&encoding, &opened.payload)?;
     }
@@ -223,5 +224,10 @@ mod tests {
             assert_eq!(delivery.payload(), body);
         }
         assert_eq!(delivery(&origin(false), message(body).build()).unrepresentable(), None);
+        let sns = serde_json::json!({"Type": "Notification", "Message": body, "MessageAttributes":
+            {"ExtendedPayloadSize": {"Type": "Number", "Value": "300000"}}});
+        let enveloped = Origin { envelope: Envelope::Sns, ..origin(false) };
+        let delivery = delivery(&enveloped, message(&sns.to_string()).build());
+        assert!(delivery.unrepresentable().is_some_and(|why| why.contains("`k-1`")), "through SNS");
     }
 }
