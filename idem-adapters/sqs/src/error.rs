@@ -102,7 +102,11 @@ fn cause(code: &str, message: &str) -> Cause {
         | "NotAuthorizedForSourceException"
         | "NotAuthorizedForDetailTypeException" => Cause::Denied,
         "RequestExpired" | "RequestTimeTooSkewed" => Cause::Clock,
-        "InvalidSignatureException" | "SignatureDoesNotMatch" if message.contains("expired") => Cause::Clock,
+        "InvalidSignatureException" | "SignatureDoesNotMatch"
+            if message.contains("expired") || message.contains("not yet current") =>
+        {
+            Cause::Clock
+        }
         "InvalidSignatureException"
         | "SignatureDoesNotMatch"
         | "ExpiredToken"
@@ -144,6 +148,7 @@ mod tests {
             ("QueueDoesNotExist", "", Cause::Missing),
             ("AccessDeniedException", "User is not authorized to perform: sqs:receivemessage", Cause::Denied),
             ("InvalidSignatureException", "Signature expired: 20261201T000000Z is now earlier", Cause::Clock),
+            ("InvalidSignatureException", "Signature not yet current: 20261201T000000Z is still later", Cause::Clock),
             ("InvalidSignatureException", "The request signature does not match", Cause::Credentials),
             ("ExpiredToken", "", Cause::Credentials),
             ("InvalidMessageContents", "", Cause::Content),
