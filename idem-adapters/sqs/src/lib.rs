@@ -46,8 +46,11 @@
 //! * the queue has a redrive policy, which would take messages away from idem, unless [`Queue::accept_redrive_to`] accepts it;
 //! * the visibility timeout is less than 3 seconds or more than 12 hours;
 //! * an action is not allowed. The least policy is `sqs:GetQueueUrl`, `sqs:GetQueueAttributes`, `sqs:ReceiveMessage`,
-//!   `sqs:ChangeMessageVisibility` and `sqs:DeleteMessage`; with a key of KMS also `kms:Decrypt`. A relay needs `sqs:GetQueueUrl` and `sqs:SendMessage`,
-//!   or `events:PutEvents` and `events:DescribeEventBus`, without which events to a missing bus are lost.
+//!   `sqs:ChangeMessageVisibility` and `sqs:DeleteMessage`; with a key of KMS also `kms:Decrypt`.
+//!
+//! A relay needs `sqs:GetQueueUrl` and `sqs:SendMessage`; with a key of KMS also `kms:GenerateDataKey` and `kms:Decrypt`, which a rule of
+//! EventBridge needs too whose target is such a queue. For EventBridge it needs `events:PutEvents` and `events:DescribeEventBus`:
+//! without the latter, events to a missing bus are lost.
 //!
 //! # Settling
 //!
