@@ -6,8 +6,11 @@ use serde_json::{Map, Value};
 
 use crate::envelope::URN;
 
-/// The maximum size of all entries of a request.
-pub(crate) const LARGEST: usize = 256 * 1024;
+/// The maximum size of an event. In some regions EventBridge takes only [`BATCH`], and refuses a larger one itself.
+pub(crate) const LARGEST: usize = 1024 * 1024;
+
+/// The maximum size of all events of a request, unless it is a single one.
+pub(crate) const BATCH: usize = 256 * 1024;
 
 /// The maximum length of a detail type, in characters.
 const LONGEST_TYPE: usize = 128;
@@ -83,7 +86,7 @@ mod tests {
             assert!(converted(Outgoing::new("paid", payload)).unwrap_err().to_string().contains(says), "{payload}");
         }
         let large = format!("{{\"x\":\"{}\"}}", "x".repeat(LARGEST));
-        assert!(converted(Outgoing::new("paid", large)).unwrap_err().to_string().contains("262144"));
+        assert!(converted(Outgoing::new("paid", large)).unwrap_err().to_string().contains("1048576"));
         assert!(converted(Outgoing::new("", "{}")).unwrap_err().to_string().contains("the detail type"));
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::batch::{Batches, Ended};
 use crate::config::{client, region};
 use crate::error::{Cause, Failure};
-use crate::event::{LARGEST, event, size};
+use crate::event::{BATCH, LARGEST, event, size};
 use crate::presence::Presence;
 use crate::requests::{Answer, all, answered, isolated};
 
@@ -34,7 +34,7 @@ use crate::requests::{Answer, all, answered, isolated};
 ///
 /// | failure | |
 /// |---|---|
-/// | the policy does not allow `events:PutEvents`; a payload that is no JSON object; more than 256 KiB | the message is refused, and its neighbours are not |
+/// | the policy does not allow `events:PutEvents`; a payload that is no JSON object; more than 1 MiB, or than the region takes | the message is refused, and its neighbours are not |
 /// | the bus does not exist any more; EventBridge does not answer within 10 seconds, has a fault or throttles; the credentials are expired; the clock of this machine is wrong | a failure of the broker |
 ///
 /// Up to ten messages are one request. Publishing is cancel safe: a call that is dropped was published or not, and neither
@@ -90,7 +90,7 @@ impl EventBus {
             return Ok(Arc::clone(batches));
         }
         let presence = Arc::new(Presence::new(client.clone(), self.bus.clone()));
-        let (batches, sending) = Batches::new(LARGEST, size, move |entries| {
+        let (batches, sending) = Batches::new(BATCH, size, move |entries| {
             let (client, presence) = (client.clone(), Arc::clone(&presence));
             isolated(entries, move |entries| put(client.clone(), Arc::clone(&presence), entries))
         });
@@ -151,7 +151,7 @@ impl Sink for EventBus {
         &self.bus
     }
 
-    /// 256 KiB, with type, source and id.
+    /// 1 MiB, with type, source and id. In some regions EventBridge takes less.
     fn limit(&self) -> Option<usize> {
         Some(LARGEST)
     }
