@@ -15,15 +15,15 @@ use crate::attributes::Attributes;
 /// | payload | body | `detail`, byte for byte | `Message` |
 /// | message id | attribute `message-id`, or SQS's `MessageId` | the resource `urn:idem:message:<id>`, or `id` | attribute `message-id`, or SNS's `MessageId` |
 /// | event type | none | `detail-type` | none |
-/// | publication | `SentTimestamp` | `time` | `Timestamp` |
+/// | publication | `SentTimestamp` | `SentTimestamp`, or `time` if it is replayed from an archive | `Timestamp` |
 /// | headers | attributes | `source`, and a `resources` for each of them | attributes, `TopicArn`, `Subject` |
 ///
 /// A body that is no such envelope becomes a dead letter with the reason
 /// [`Unrepresentable`](idem_core::Reason::Unrepresentable), and keeps its whole body as payload. So does a confirmation of a
 /// subscription, which SNS sends to a queue that it does not know.
 ///
-/// `time` is that of the event, so that events from an archive are as old as they are: an event whose claim may have been pruned is not
-/// handled again.
+/// An event that is replayed from an archive is as old as its `time`: if its claim may have been pruned, it is not handled again.
+/// Otherwise `time`, which the producer may set to any time, is not used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Envelope {
@@ -68,7 +68,11 @@ struct Event<'a> {
     #[serde(rename = "detail-type")]
     detail_type: Option<String>,
     source: Option<String>,
+    /// The producer's, if it has set one.
     time: Option<String>,
+    /// The name of the replay, if the event comes from an archive.
+    #[serde(rename = "replay-name")]
+    replay: Option<String>,
     #[serde(default)]
     resources: Vec<String>,
     #[serde(borrow)]
@@ -88,7 +92,7 @@ fn event(body: &Bytes, attributes: &mut Attributes) -> Result<Opened, String> {
         payload: body.slice_ref(detail.get().as_bytes()),
         id: own.or(event.id),
         event_type: event.detail_type,
-        published_at: event.time.as_deref().and_then(time),
+        published_at: event.replay.and(event.time).as_deref().and_then(time),
     })
 }
 
@@ -160,13 +164,19 @@ mod tests {
         let (opened, headers) = open(
             Envelope::EventBridge,
             r#"{"version":"0","id":"e-1","detail-type":"OrderPaid","source":"shop","account":"1","region":"r",
-                "time":"2023-11-14T22:13:20Z","resources":["arn:aws:x"],"detail":{"n": 1.10}}"#,
+                "time":"2023-11-14T22:13:20Z","replay-name":"r-1","resources":["arn:aws:x"],"detail":{"n": 1.10}}"#,
         );
         let opened = opened.unwrap();
         assert_eq!(opened.payload, r#"{"n": 1.10}"#);
         assert_eq!((opened.id.as_deref(), opened.event_type.as_deref()), (Some("e-1"), Some("OrderPaid")));
         assert_eq!(opened.published_at, Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)));
         assert_eq!(headers, [pair("source", "shop"), pair("resources", "arn:aws:x")]);
+    }
+
+    #[test]
+    fn an_event_is_as_old_as_its_time_only_if_it_is_replayed() {
+        let event = r#"{"time":"2023-11-14T22:13:20Z","detail":{}}"#;
+        assert_eq!(open(Envelope::EventBridge, event).0.unwrap().published_at, None, "the producer has set it");
     }
 
     #[test]

@@ -77,8 +77,8 @@
 //!
 //! # Replay window
 //!
-//! Claims must be kept longer than the retention of the queue, which the worker checks. Times come from the clock of SQS, or are
-//! those of the event in an envelope.
+//! Claims must be kept longer than the retention of the queue, which the worker checks. Times come from the clock of SQS; those of a
+//! notification of SNS, and of an event that EventBridge replays from an archive, from its envelope.
 //!
 //! # Costs
 //!
