@@ -17,6 +17,9 @@ const KEY: &str = "idem-key";
 const EVENT_TYPE: &str = "event-type";
 const CONTENT_TYPE: &str = "content-type";
 
+/// Headers that no message must fail for, the least important first.
+const TELEMETRY: [&str; 3] = ["baggage", "tracestate", "traceparent"];
+
 /// The prefix of the attributes of a CloudEvent.
 const CLOUD_EVENT: &str = "ce-";
 
@@ -55,7 +58,9 @@ impl Outgoing {
             attributes.set(&format!("{CLOUD_EVENT}{name}"), value.as_bytes())?;
         }
         attributes.set(MESSAGE_ID, id.as_bytes())?;
-        let texts = [(EVENT_TYPE, message.event_type()), (CONTENT_TYPE, message.content_type()), (ENCODING, encoding)];
+        // A CloudEvent has it as `ce-type`.
+        let event_type = message.event_type().filter(|_| cloud_events.is_none());
+        let texts = [(EVENT_TYPE, event_type), (CONTENT_TYPE, message.content_type()), (ENCODING, encoding)];
         for (name, text) in texts {
             if let Some(text) = text {
                 attributes.set(name, text.as_bytes())?;
@@ -64,7 +69,12 @@ impl Outgoing {
         if let Some(key) = message.key() {
             attributes.set(KEY, key.as_bytes())?;
         }
-        let Attributes { all: attributes, size } = attributes;
+        let Attributes(mut attributes) = attributes;
+        for name in TELEMETRY {
+            if attributes.len() > MOST {
+                attributes.remove(name);
+            }
+        }
         if attributes.len() > MOST {
             return Err(SinkError::message(format!(
                 "it has {} attributes with those of idem ({MESSAGE_ID}, and what else it has of {EVENT_TYPE}, {CONTENT_TYPE}, \
@@ -72,7 +82,7 @@ impl Outgoing {
                 attributes.len()
             )));
         }
-        let size = size + body.len();
+        let size = body.len() + attributes.iter().map(size).sum::<usize>();
         if size > LARGEST {
             let payload = message.payload().len();
             return Err(SinkError::message(format!(
@@ -97,16 +107,19 @@ impl Outgoing {
     }
 }
 
-#[derive(Default)]
-struct Attributes {
-    all: HashMap<String, MessageAttributeValue>,
-    size: usize,
+/// Returns the size of an attribute, as SQS counts it.
+fn size((name, value): (&String, &MessageAttributeValue)) -> usize {
+    let text = value.string_value().map_or(0, str::len);
+    name.len() + value.data_type().len() + text + value.binary_value().map_or(0, |bytes| bytes.as_ref().len())
 }
+
+#[derive(Default)]
+struct Attributes(HashMap<String, MessageAttributeValue>);
 
 impl Attributes {
     /// Adds a header of the message.
     fn add(&mut self, name: &str, value: &[u8]) -> Result<(), SinkError> {
-        if self.all.contains_key(name) {
+        if self.0.contains_key(name) {
             return Err(SinkError::message(format!("it has several headers `{name}`, and SQS carries only one")));
         }
         self.set(name, value)
@@ -121,14 +134,13 @@ impl Attributes {
             )));
         }
         let attribute = MessageAttributeValue::builder();
-        let (data_type, attribute, size) = match std::str::from_utf8(value) {
-            Ok("") => (EMPTY_TYPE, attribute.string_value(PLACEHOLDER), PLACEHOLDER.len()),
-            Ok(text) if is_text(text) => ("String", attribute.string_value(text), text.len()),
-            _ => ("Binary", attribute.binary_value(Blob::new(value)), value.len()),
+        let attribute = match std::str::from_utf8(value) {
+            Ok("") => attribute.data_type(EMPTY_TYPE).string_value(PLACEHOLDER),
+            Ok(text) if is_text(text) => attribute.data_type("String").string_value(text),
+            _ => attribute.data_type("Binary").binary_value(Blob::new(value)),
         };
-        let attribute = attribute.data_type(data_type).build().map_err(SinkError::message)?;
-        self.size += name.len() + data_type.len() + size;
-        self.all.insert(name.to_owned(), attribute);
+        let attribute = attribute.build().map_err(SinkError::message)?;
+        self.0.insert(name.to_owned(), attribute);
         Ok(())
     }
 }
@@ -219,6 +231,17 @@ mod tests {
             assert!(group.len() == 64 && group.bytes().all(|byte| byte.is_ascii_hexdigit()), "{group}");
         }
         assert!(outgoing("orders", Staged::new("", "{}").key(7)).unwrap().fifo.is_none());
+    }
+
+    #[test]
+    fn a_cloud_event_with_the_context_of_a_trace_has_room_and_what_does_not_fit_of_that_is_dropped() {
+        let staged = TELEMETRY.iter().fold(Staged::new("orders", "{}"), |staged, name| staged.header(*name, "1"));
+        let staged = staged.key(7).event_type("paid").content_type("application/json");
+        let staged = StagedMessage::new(ID.parse().unwrap(), staged);
+        let attributes = |source| Outgoing::new(&staged, "orders", source).unwrap().attributes;
+        let event = attributes(Some("/shop"));
+        assert!(event.len() == MOST && event.contains_key("traceparent") && event.contains_key("ce-type"), "{event:?}");
+        assert!(attributes(None).contains_key("baggage"), "it fits");
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Sqs {
     /// | id | attribute `message-id`; in a FIFO queue also the deduplication id |
     /// | key | attribute `idem-key`; in a FIFO queue also the group, or its SHA-256 if it is not up to 128 printable ASCII characters without blanks. A message without a key is alone in its group |
     /// | event type, content type | attributes `event-type`, `content-type` |
-    /// | headers | attributes: text, or binary; an empty value is `-` of the type `String.empty` |
+    /// | headers | attributes: text, or binary; an empty value is `-` of the type `String.empty`. Of `baggage`, `tracestate` and `traceparent`, those for which there is no room are dropped |
     ///
     /// A source of idem reads all of that.
     ///

@@ -42,7 +42,8 @@ impl Queues {
     }
 
     /// Publishes each message as a CloudEvent in binary mode: attributes `ce-id`, `ce-source` and so on, as in
-    /// [`StagedMessage::cloud_event`], and the content type as `content-type`. These are five or six of the ten attributes that SQS allows.
+    /// [`StagedMessage::cloud_event`], and the content type as `content-type`. These are five or six of the ten attributes that SQS allows. So
+    /// the event type is in `ce-type` only, not in `event-type`.
     /// `source` says where the events come from, for example `/shop/billing`. An empty one is an error when the relay starts.
     #[must_use]
     pub fn cloud_events(mut self, source: impl Into<String>) -> Self {

@@ -63,7 +63,8 @@ impl World for OneQueue {
     }
 
     fn event_type(delivery: &Delivery) -> Option<String> {
-        delivery.headers().get_str("event-type").map(ToOwned::to_owned)
+        let headers = delivery.headers();
+        headers.get_str("event-type").or_else(|| headers.get_str("ce-type")).map(ToOwned::to_owned)
     }
 
     fn key(delivery: &Delivery) -> Option<Vec<u8>> {
