@@ -153,7 +153,7 @@ pub(crate) async fn keep(target: Arc<Target>, leases: Arc<Leases>, visibility: D
             if is_last {
                 tracing::warn!(
                     queue = %target.name,
-                    "a delivery is unsettled for almost 12 hours, and SQS extends it no more: the message will be redelivered"
+                    "a delivery is still unsettled, and SQS hides no message for more than 12 hours: it will be redelivered"
                 );
             }
             !is_last

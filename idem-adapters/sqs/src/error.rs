@@ -124,6 +124,8 @@ fn cause(code: &str, message: &str) -> Cause {
         | "BatchRequestTooLong"
         | "InvalidArgument"
         | "MalformedDetail"
+        | "RedactionFailure"
+        | "InvalidAccountIdException"
         | "ValidationException" => Cause::Content,
         _ => Cause::Unavailable,
     }
@@ -153,6 +155,7 @@ mod tests {
             ("ExpiredToken", "", Cause::Credentials),
             ("InvalidMessageContents", "", Cause::Content),
             ("MalformedDetail", "", Cause::Content),
+            ("RedactionFailure", "", Cause::Content),
             ("NotAuthorizedForSourceException", "", Cause::Denied),
             ("ThrottlingException", "", Cause::Unavailable),
             ("InternalError", "", Cause::Unavailable),

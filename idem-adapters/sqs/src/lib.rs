@@ -36,7 +36,7 @@
 //! |---|---|
 //! | a field of the message, or a header that the producer sets | all copies, if the producer repeats it: the right choice in most cases |
 //! | message id with the attribute `message-id`, as idem's relay sets it | all copies from the outbox |
-//! | message id without it | a redelivery; not a producer that sends again, and not a message that was moved back from a dead-letter queue: both are new messages |
+//! | message id without it | a redelivery; not a producer that sends again, as its SDK does by itself after an answer was lost, and not a message that was moved back from a dead-letter queue: both are new messages |
 //! | header `MessageDeduplicationId` | what the producer says: a hash of the content merges equal events, and an id with the time of day in it protects nothing |
 //!
 //! # Requirements
@@ -82,10 +82,10 @@
 //!
 //! # Costs
 //!
-//! A receive and a delete cost the same for one message as for ten, but each 64 KB of messages cost as much as a request. Under load, 1,000 messages take about 100 receives and 100 deletes; the
-//! receives need a prefetch that is larger than the concurrency by ten. A handler that runs for longer than a third of the
-//! visibility timeout costs extensions. An idle worker sends a receive each 4 seconds, which
-//! [`Queue::wait_time`] changes, and asks for its lag each 15 seconds.
+//! A receive and a delete cost the same for one message as for ten, but each 64 KB of messages cost as much as a request. Under
+//! load, 1,000 messages take about 100 receives and 100 deletes; the receives need a prefetch that is larger than the
+//! concurrency by ten. A handler that runs for longer than a third of the visibility timeout costs extensions. An idle worker
+//! sends a receive each 4 seconds, which [`Queue::wait_time`] changes, and asks for its lag each 15 seconds.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

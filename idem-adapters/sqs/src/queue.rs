@@ -112,7 +112,8 @@ impl Queue {
     ///
     /// Each return of a message counts as a receive, also that of a worker that shuts down or waits for its database. A
     /// message that was moved is handled no more. If somebody moves it back, it is another message with another id and another
-    /// time, so only a key from its content recognizes it. idem keeps messages that fail as dead letters, and needs no redrive policy.
+    /// time, so only a key from its content or its attributes recognizes it. In a FIFO queue, the rest of its group runs without it. idem keeps
+    /// messages that fail as dead letters, and needs no redrive policy.
     pub fn accept_redrive_to(mut self, queue: impl Into<String>) -> Self {
         self.wishes.redrive_to = Some(queue.into());
         self

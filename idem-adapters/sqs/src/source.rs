@@ -52,7 +52,7 @@ impl Queue {
                 to = queue,
                 receives,
                 "SQS moves messages to another queue after so many receives: a message that is moved back has another id and \
-                 another time, so it counts as new unless its key is in its content"
+                 another time, so it counts as new unless its key is in its content or its attributes"
             );
         }
     }

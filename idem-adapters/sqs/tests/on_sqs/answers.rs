@@ -91,9 +91,7 @@ async fn a_retention_below_a_day_is_warned_of() {
     let _guard = subscribe(subscriber);
     for (retention, warnings) in [("86400", 0), ("3600", 1)] {
         let url = serve(move |asked, _| match asked {
-            "GetQueueAttributes" => {
-                (200, format!(r#"{{"Attributes":{{"MessageRetentionPeriod":"{retention}"}}}}"#))
-            }
+            "GetQueueAttributes" => (200, format!(r#"{{"Attributes":{{"MessageRetentionPeriod":"{retention}"}}}}"#)),
             _ => empty_queue(asked),
         })
         .await;
@@ -241,7 +239,8 @@ async fn a_delivery_is_extended_although_each_subscription_is_lost_at_once() {
 async fn a_receive_waits_for_longer_than_the_timeouts_of_the_application() {
     let url = serve(|asked, _| empty_queue(asked)).await;
     let short = Duration::from_millis(500);
-    let timeouts = TimeoutConfig::builder().read_timeout(short).operation_timeout(short).operation_attempt_timeout(short);
+    let timeouts =
+        TimeoutConfig::builder().read_timeout(short).operation_timeout(short).operation_attempt_timeout(short);
     let config = config(&url).into_builder().timeout_config(timeouts.build()).build();
     let mut queue = open(&Sqs::new(&config)).await.unwrap();
     nothing_for(&mut queue, Duration::from_millis(2500)).await;
