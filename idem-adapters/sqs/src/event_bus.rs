@@ -112,12 +112,10 @@ impl EventBus {
 
     fn failed(&self, failure: &Failure) -> SinkError {
         match failure.cause {
-            Cause::Denied => SinkError::message(self.error(failure, "events:PutEvents")),
             Cause::Content => SinkError::message(format!("{} refuses it: {failure}", self.place())),
             // The relay waits for a bus that is replaced.
-            Cause::Missing | Cause::Credentials | Cause::Clock | Cause::Unavailable => {
-                SinkError::broker(self.error(failure, "events:PutEvents"))
-            }
+            Cause::Missing => SinkError::broker(self.error(failure, "events:PutEvents")),
+            _ => self.error(failure, "events:PutEvents").into(),
         }
     }
 }
@@ -175,10 +173,8 @@ impl Sink for EventBus {
                 );
                 Ok(())
             }
-            Err(failure) if matches!(failure.cause, Cause::Missing | Cause::Content) => {
-                Err(SinkError::message(self.error(&failure, "events:DescribeEventBus")))
-            }
-            Err(failure) => Err(SinkError::broker(self.error(&failure, "events:DescribeEventBus"))),
+            Err(failure) if failure.cause == Cause::Content => Err(self.failed(&failure)),
+            Err(failure) => Err(self.error(&failure, "events:DescribeEventBus").into()),
         }
     }
 

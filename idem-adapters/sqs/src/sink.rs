@@ -107,11 +107,8 @@ async fn send(config: Arc<Config>, url: Arc<str>, messages: Vec<Arc<Outgoing>>) 
 /// Returns the error of a message that was not stored.
 fn failed(failure: &Failure, action: &str, place: &str, queue: &str) -> SinkError {
     match failure.cause {
-        Cause::Missing | Cause::Denied => SinkError::message(failure.error(action, place, &remedy(queue))),
         Cause::Content => SinkError::message(format!("{place} refuses it: {failure}")),
-        Cause::Credentials | Cause::Clock | Cause::Unavailable => {
-            SinkError::broker(failure.error(action, place, &remedy(queue)))
-        }
+        _ => failure.error(action, place, &remedy(queue)).into(),
     }
 }
 
