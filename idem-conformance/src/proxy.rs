@@ -14,7 +14,6 @@ pub struct Proxy {
     address: String,
     state: Arc<watch::Sender<State>>,
     connections: Arc<AtomicUsize>,
-    refused: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,13 +38,11 @@ impl Proxy {
         let target = authority(url).to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let (connections, refused) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let state = Arc::new(watch::Sender::new(State::default()));
-        let (seen, count, refusals) = (state.subscribe(), connections.clone(), refused.clone());
+        let (state, connections) = (Arc::new(watch::Sender::new(State::default())), Arc::<AtomicUsize>::default());
+        let (seen, count) = (state.subscribe(), connections.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 if seen.borrow().refuses {
-                    refusals.fetch_add(1, SeqCst);
                     continue;
                 }
                 count.fetch_add(1, SeqCst);
@@ -53,7 +50,7 @@ impl Proxy {
                 tokio::spawn(until_cut(pass(client, server), seen.clone()));
             }
         });
-        Self { address, state, connections, refused }
+        Self { address, state, connections }
     }
 
     /// The `host:port` of the proxy.
@@ -69,11 +66,6 @@ impl Proxy {
     /// How many connections it has accepted.
     pub fn connections(&self) -> usize {
         self.connections.load(SeqCst)
-    }
-
-    /// How many connections it has refused.
-    pub fn refused(&self) -> usize {
-        self.refused.load(SeqCst)
     }
 
     /// Closes all connections, and accepts new ones.

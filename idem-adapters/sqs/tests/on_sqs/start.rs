@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aws_sdk_sqs::types::QueueAttributeName;
 use idem_conformance::{captured, subscribe};
-use idem_core::{DeliveryOrder, Error, Source};
+use idem_core::{Acker, DeliveryOrder, Error, Source};
 use idem_sqs::Sqs;
 
 use crate::common::{World, config, loss, next, refusal, subscribe_options, url};
@@ -24,13 +24,21 @@ async fn a_queue_that_does_not_exist_is_named_with_its_remedy() {
 }
 
 #[tokio::test]
-async fn a_queue_is_found_by_its_url() {
+async fn a_queue_is_found_by_its_url_and_its_arn() {
     let Some(world) = World::new().await else { return };
-    world.publish("a").await;
-    let mut queue = world.sqs().queue(&world.queue_url).await.unwrap().wait_time(Duration::from_secs(1));
-    queue.subscribe(subscribe_options(1)).await.unwrap();
-    assert_eq!(queue.name(), world.queue);
-    assert_eq!(next(&mut queue).await.0.source(), world.queue);
+    for given in [world.queue_url.clone(), format!("arn:aws:sqs:eu-west-1:000000000000:{}", world.queue)] {
+        world.publish("a").await;
+        let mut queue = world.sqs().queue(given).await.unwrap().wait_time(Duration::from_secs(1));
+        queue.subscribe(subscribe_options(1)).await.unwrap();
+        assert_eq!(queue.name(), world.queue);
+        let (delivery, acker) = next(&mut queue).await;
+        assert_eq!(delivery.source(), world.queue);
+        acker.ack().await.unwrap();
+        queue.close().await;
+    }
+    let elsewhere = format!("arn:aws:sqs:us-east-1:000000000000:{}", world.queue);
+    let Err(error) = world.sqs().queue(elsewhere).await else { panic!("it is in another region") };
+    assert!(error.to_string().contains("give it a configuration of us-east-1"), "{error}");
 }
 
 #[tokio::test]
