@@ -1,5 +1,7 @@
 //! The command line of a run.
 
+use std::collections::BTreeSet;
+
 use clap::{Parser, Subcommand};
 
 use crate::plan::{self, Broker, Case};
@@ -55,7 +57,7 @@ pub(crate) struct Relayed {
     #[arg(long, default_value_t = 5)]
     pub(crate) rounds: usize,
     /// Only this broker; can be given several times.
-    #[arg(long, value_enum, default_values_t = Broker::ALL)]
+    #[arg(long, value_enum, default_values_t = [Broker::RabbitMq, Broker::Nats, Broker::Kafka])]
     pub(crate) broker: Vec<Broker>,
 }
 
@@ -109,7 +111,7 @@ pub(crate) struct Options {
     /// Only the sides whose names contain this; can be given several times. Tables that they do not use are not filled.
     #[arg(long)]
     pub(crate) only: Vec<String>,
-    /// Without RabbitMQ, NATS and Kafka.
+    /// Without RabbitMQ, NATS, Kafka and SQS.
     #[arg(long)]
     pub(crate) no_brokers: bool,
 }
@@ -129,7 +131,7 @@ impl Options {
 
     /// Returns the brokers that these need.
     pub(crate) fn brokers(&self) -> Vec<Broker> {
-        let cases = self.cases();
-        Broker::ALL.into_iter().filter(|broker| cases.iter().any(|case| case.broker() == Some(*broker))).collect()
+        let brokers: BTreeSet<Broker> = self.cases().iter().filter_map(Case::broker).collect();
+        brokers.into_iter().collect()
     }
 }
