@@ -28,7 +28,7 @@ pub(crate) enum What {
     /// HTTP requests in the layer, 16 at once, compared to a handler with a transaction of its own; and their repeats.
     Requests,
     /// The relay of an outbox on each broker, compared to loops that publish: messages per second, also with one key and
-    /// beside an open transaction, and the time from commit to confirm at a fixed rate.
+    /// beside open transactions, and the time from commit to confirm at a fixed rate.
     Relay(Relayed),
     /// A worker that has nothing to do: transactions per second, and processor time.
     Idle(Idle),
@@ -50,6 +50,9 @@ pub(crate) struct Relayed {
     /// Messages of each run as fast as possible.
     #[arg(long, default_value_t = 200_000)]
     pub(crate) messages: usize,
+    /// Messages that are deleted first, beside open transactions, so that none of these rows can be removed.
+    #[arg(long, default_value_t = 600_000)]
+    pub(crate) deleted: usize,
     /// Seconds of each run at a fixed rate.
     #[arg(long, default_value_t = 10.0)]
     pub(crate) seconds: f64,
