@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::batch::{Batches, Ended};
 use crate::error::Cause;
-use crate::lease::{Holder, Lease};
+use crate::lease::Lease;
 use crate::leases::Leases;
 use crate::requests::{ANSWER, Answer, ENTRIES, Target};
 
@@ -76,10 +76,22 @@ async fn delete(target: &Target, leases: &[Arc<Lease>]) -> Vec<Answer> {
     results
 }
 
+impl SqsAcker {
+    /// Marks the delivery as being settled, and frees its slot: the next receive need not wait for the answer, which may never
+    /// come. Returns `false` if the delivery can no longer be settled.
+    fn settle(&self) -> bool {
+        let can = self.lease.settle();
+        if can {
+            self.leases.remove(&self.lease);
+        }
+        can
+    }
+}
+
 impl Acker for SqsAcker {
     /// Fails if the queue has not confirmed the delete: it may or may not have taken place.
     async fn ack(self) -> Result<Settled, BoxError> {
-        if !self.lease.settle() {
+        if !self.settle() {
             return Ok(Settled::Stale);
         }
         settled(self.settling.acks.call(Arc::clone(&self.lease)).await)
@@ -87,7 +99,7 @@ impl Acker for SqsAcker {
 
     /// Fails if there is no answer: the message is then redelivered when its visibility timeout ends.
     async fn release(self) -> Result<Settled, BoxError> {
-        if !self.lease.settle() {
+        if !self.settle() {
             return Ok(Settled::Stale);
         }
         self.lease.release();
@@ -124,10 +136,6 @@ fn is_stale(text: &str) -> bool {
 impl Drop for SqsAcker {
     fn drop(&mut self) {
         self.lease.drop_it();
-        // It was settled, or nobody waits for the result, and the slot is free. A delivery that was dropped can still be released.
-        if !self.lease.is(Holder::Nobody) {
-            self.leases.remove(&self.lease);
-        }
     }
 }
 
