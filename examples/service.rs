@@ -1,7 +1,7 @@
 //! A service with two workers, which ends cleanly at ctrl-c or SIGTERM: running handlers finish, and nothing is lost.
 //!
 //! `cargo run --example service` needs no server: SQLite in a file, and a broker inside the process. A real service
-//! uses RabbitMQ, NATS or Kafka instead of `broker.queue(..)`.
+//! uses RabbitMQ, NATS, Kafka or SQS instead of `broker.queue(..)`.
 
 use std::time::Duration;
 

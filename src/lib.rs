@@ -43,6 +43,9 @@ pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use idem_redis::{self as redis, Redis};
+#[cfg(feature = "sqs")]
+#[doc(inline)]
+pub use idem_sqs::{self as sqs, Sqs};
 
 #[doc(hidden)]
 pub use idem_core::{__private, IsolationLock};

@@ -3,6 +3,12 @@
 /// Defines a type of which nothing can be made: no argument of its constructors has the trait that they ask for.
 macro_rules! missing {
     ($name:ident, $module:ident, $feature:literal, $message:literal, $label:literal, $note:literal) => {
+        missing!($name, $module, [connect, options], $feature, $message, $label, $note);
+    };
+    (
+        $name:ident, $module:ident, [$($constructor:ident),*],
+        $feature:literal, $message:literal, $label:literal, $note:literal
+    ) => {
         #[cfg(not(feature = $feature))]
         mod $module {
             /// Needs a feature of idem that is off.
@@ -17,21 +23,16 @@ macro_rules! missing {
             }
 
             impl $name {
-                #[doc(hidden)]
-                pub fn connect<A>(address: A) -> <Self as Feature<A>>::Output
-                where
-                    Self: Feature<A>,
-                {
-                    Self::output(address)
-                }
-
-                #[doc(hidden)]
-                pub fn options<A>(address: A) -> <Self as Feature<A>>::Output
-                where
-                    Self: Feature<A>,
-                {
-                    Self::output(address)
-                }
+                $(
+                    #[doc(hidden)]
+                    #[allow(clippy::new_ret_no_self, reason = "there is nothing to return")]
+                    pub fn $constructor<A>(argument: A) -> <Self as Feature<A>>::Output
+                    where
+                        Self: Feature<A>,
+                    {
+                        Self::output(argument)
+                    }
+                )*
             }
         }
 
@@ -106,6 +107,15 @@ missing!(
     "`Kafka` needs the feature `kafka` of idem",
     "the feature `kafka` is off",
     "switch it on in Cargo.toml: `idem = {{ package = \"idem-rs\", .., features = [\"kafka\"] }}`"
+);
+missing!(
+    Sqs,
+    sqs,
+    [new],
+    "sqs",
+    "`Sqs` needs the feature `sqs` of idem",
+    "the feature `sqs` is off",
+    "switch it on in Cargo.toml: `idem = {{ package = \"idem-rs\", .., features = [\"sqs\"] }}`"
 );
 missing!(
     Postgres,

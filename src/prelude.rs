@@ -12,4 +12,4 @@ pub use crate::{
 };
 
 // Without its feature, each of these is a type whose use is an error that names the feature.
-pub use crate::{DynamoDb, Kafka, Nats, Postgres, RabbitMq, Redis, Sqlite};
+pub use crate::{DynamoDb, Kafka, Nats, Postgres, RabbitMq, Redis, Sqlite, Sqs};

@@ -104,9 +104,13 @@ fn a_panel_of_a_metric_names_the_command_that_shows_more() {
 fn the_documentation_has_every_metric_that_the_code_creates() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut names = Names::new();
-    for directory in
-        ["idem-core/src", "idem-adapters/kafka/src", "idem-adapters/nats/src", "idem-adapters/rabbitmq/src"]
-    {
+    for directory in [
+        "idem-core/src",
+        "idem-adapters/kafka/src",
+        "idem-adapters/nats/src",
+        "idem-adapters/rabbitmq/src",
+        "idem-adapters/sqs/src",
+    ] {
         created(&root.join(directory), &mut names);
     }
     assert_eq!(names, documented(), "the code on the left, the table of src/docs/monitoring.md on the right");

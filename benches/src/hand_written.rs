@@ -79,7 +79,7 @@ impl HandWritten {
     }
 
     /// Processes one message, up to and including the commit.
-    async fn process(&self, payload: &[u8]) -> Result<()> {
+    pub(crate) async fn process(&self, payload: &[u8]) -> Result<()> {
         let event: OrderPaid = serde_json::from_slice(payload)?;
         let fingerprint = Sha256::digest(payload);
         let (key, fingerprint) = (&event.event_id.as_bytes()[..], &fingerprint[..16]);

@@ -7,6 +7,7 @@
 //! | `sides` | all sides, ready to run |
 //! | `hand_written` | A: no dedup; B, the baseline: a loop written with sqlx |
 //! | `worker`, `sqlite` | C, D and E: idem on PostgreSQL, also from each broker; on SQLite |
+//! | `sqs` | B from SQS, and the requests of both |
 //! | `framework`, `idle` | idem alone, with a store that does nothing; `bin/allocations` counts its allocations |
 //! | `calls` | external calls at once, with few connections |
 //! | `requests` | HTTP requests in the layer, and their repeats |
@@ -41,6 +42,7 @@ mod servers;
 mod sides;
 mod soak;
 mod sqlite;
+mod sqs;
 mod tables;
 mod worker;
 

@@ -1,5 +1,7 @@
 //! The command line of a run.
 
+use std::collections::BTreeSet;
+
 use clap::{Parser, Subcommand};
 
 use crate::plan::{self, Broker, Case};
@@ -28,7 +30,7 @@ pub(crate) enum What {
     /// A worker that deduplicates in Redis, compared to one with PostgreSQL, and to a loop that calls the same scripts.
     Redis,
     /// The relay of an outbox on each broker, compared to loops that publish: messages per second, also with one key and
-    /// beside an open transaction, and the time from commit to confirm at a fixed rate.
+    /// beside open transactions, and the time from commit to confirm at a fixed rate.
     Relay(Relayed),
     /// A worker that has nothing to do: transactions per second, and processor time.
     Idle(Idle),
@@ -50,6 +52,9 @@ pub(crate) struct Relayed {
     /// Messages of each run as fast as possible.
     #[arg(long, default_value_t = 200_000)]
     pub(crate) messages: usize,
+    /// Messages that are deleted first, beside open transactions, so that none of these rows can be removed.
+    #[arg(long, default_value_t = 600_000)]
+    pub(crate) deleted: usize,
     /// Seconds of each run at a fixed rate.
     #[arg(long, default_value_t = 10.0)]
     pub(crate) seconds: f64,
@@ -57,7 +62,7 @@ pub(crate) struct Relayed {
     #[arg(long, default_value_t = 5)]
     pub(crate) rounds: usize,
     /// Only this broker; can be given several times.
-    #[arg(long, value_enum, default_values_t = Broker::ALL)]
+    #[arg(long, value_enum, default_values_t = [Broker::RabbitMq, Broker::Nats, Broker::Kafka])]
     pub(crate) broker: Vec<Broker>,
 }
 
@@ -111,7 +116,7 @@ pub(crate) struct Options {
     /// Only the sides whose names contain this; can be given several times. Tables that they do not use are not filled.
     #[arg(long)]
     pub(crate) only: Vec<String>,
-    /// Without RabbitMQ, NATS and Kafka.
+    /// Without RabbitMQ, NATS, Kafka and SQS.
     #[arg(long)]
     pub(crate) no_brokers: bool,
 }
@@ -131,7 +136,7 @@ impl Options {
 
     /// Returns the brokers that these need.
     pub(crate) fn brokers(&self) -> Vec<Broker> {
-        let cases = self.cases();
-        Broker::ALL.into_iter().filter(|broker| cases.iter().any(|case| case.broker() == Some(*broker))).collect()
+        let brokers: BTreeSet<Broker> = self.cases().iter().filter_map(Case::broker).collect();
+        brokers.into_iter().collect()
     }
 }

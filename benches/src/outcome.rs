@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::framework::Framework;
-use crate::plan::{self, Case, FROM_KAFKA, Line, Side, WARM_UP};
+use crate::plan::{self, Case, FROM_KAFKA, FROM_SQS, Line, Side, WARM_UP};
 use crate::samples::{Samples, range};
 use crate::tables::{Bytes, Prune};
 
@@ -46,15 +46,17 @@ impl Outcome {
     }
 
     /// Returns the limits, with what was measured.
-    pub(crate) fn limits(&self) -> [Limit; 4] {
+    pub(crate) fn limits(&self) -> [Limit; 5] {
         let log = self.samples.median(&Case::new(Side::Idem, 16), |sample| sample.wal);
         let nanos = self.framework.as_ref().and_then(Framework::judged);
+        let requests = self.samples.median(&FROM_SQS[1], |sample| sample.requests.iter().sum());
         let limit = |what, most, reached| Limit { what, most, reached };
         [
             limit("bytes of log per message, single, 16 lanes", 370.0, log),
             limit("bytes of disk per claim", 130.0, disk(&self.bytes)),
             limit("percent that a worker loses beside prune", 5.0, self.prune.as_ref().map(Prune::loss)),
             limit("framework alone, ns per message with 16 in flight", 700.0, nanos),
+            limit("requests to SQS for 1,000 messages", 320.0, requests),
         ]
     }
 
@@ -105,8 +107,20 @@ impl Display for Outcome {
         if plan::cases().iter().any(|case| case.broker().is_some() && self.samples.rate(case).is_some()) {
             writeln!(
                 f,
-                "idem from a broker: behind the first {WARM_UP} messages; from Kafka at least {FROM_KAFKA}, and its client has \
+                "from a broker: behind the first {WARM_UP} messages; from Kafka at least {FROM_KAFKA}, and its client has \
                  about a thousand of each partition when the clock starts"
+            )?;
+        }
+        for case in FROM_SQS {
+            let median = |action: usize| self.samples.median(&case, |sample| sample.requests[action]);
+            let [Some(receives), Some(deletes), Some(changes), Some(others)] = [0, 1, 2, 3].map(median) else {
+                continue;
+            };
+            writeln!(
+                f,
+                "{}: for 1,000 messages {receives:.1} receives, {deletes:.1} deletes, {changes:.1} changes of visibility, \
+                 {others:.1} other requests; the server is ElasticMQ, in a JVM on this machine",
+                case.label()
             )?;
         }
         f.write_str("\n")?;

@@ -26,6 +26,8 @@ pub(crate) enum Side {
     Sqlite,
     /// B on SQLite.
     SqliteHandWritten,
+    /// B from SQS, with the SDK of idem's source.
+    SqsHandWritten,
     /// C from a real broker, or D if batches are larger than one.
     Broker(Broker, usize),
 }
@@ -36,6 +38,7 @@ pub(crate) enum Broker {
     RabbitMq,
     Nats,
     Kafka,
+    Sqs,
 }
 
 /// The kind of messages.
@@ -96,6 +99,7 @@ impl Case {
     pub(crate) fn broker(&self) -> Option<Broker> {
         match self.side {
             Side::Broker(broker, _) => Some(broker),
+            Side::SqsHandWritten => Some(Broker::Sqs),
             _ => None,
         }
     }
@@ -104,7 +108,7 @@ impl Case {
     pub(crate) fn first(&self) -> usize {
         match self.side {
             Side::BatchHandler(_) => 20_000,
-            Side::Batch(_) | Side::Broker(..) => 10_000,
+            Side::Batch(_) | Side::Broker(..) | Side::SqsHandWritten => 10_000,
             _ if self.lanes == 1 => 300,
             _ => 2_000,
         }
@@ -125,10 +129,10 @@ impl Case {
             Side::Broker(Broker::Kafka, _) => FROM_KAFKA,
             _ => 40 * self.lanes * self.together(),
         };
-        match self.side {
+        match self.broker() {
             // They are published first, which is not measured and takes longer.
-            Side::Broker(..) => (messages as usize).clamp(least, 50_000) + WARM_UP,
-            _ => (messages as usize).clamp(least, 500_000),
+            Some(_) => (messages as usize).clamp(least, 50_000) + WARM_UP,
+            None => (messages as usize).clamp(least, 500_000),
         }
     }
 
@@ -164,6 +168,7 @@ impl fmt::Display for Side {
             Self::Peer => "backbone-outbox",
             Self::Sqlite => "C idem, SQLite",
             Self::SqliteHandWritten => "B hand-written, SQLite",
+            Self::SqsHandWritten => "B hand-written, SQS",
         })
     }
 }
@@ -184,14 +189,16 @@ macro_rules! on_broker {
                 type $client = idem_brokers::Kafka;
                 $evaluated
             }
+            $crate::plan::Broker::Sqs => {
+                type $client = idem_brokers::Sqs;
+                $evaluated
+            }
         }
     };
 }
 pub(crate) use on_broker;
 
 impl Broker {
-    pub(crate) const ALL: [Self; 3] = [Self::RabbitMq, Self::Nats, Self::Kafka];
-
     /// Returns the environment variable with its address.
     pub(crate) fn variable(self) -> &'static str {
         on_broker!(self, Client => <Client as idem_brokers::Broker>::VARIABLE)
@@ -209,9 +216,14 @@ impl fmt::Display for Broker {
             Self::RabbitMq => "RabbitMQ",
             Self::Nats => "NATS",
             Self::Kafka => "Kafka",
+            Self::Sqs => "SQS",
         })
     }
 }
+
+/// The cases of SQS: the hand-written loop, and idem.
+pub(crate) const FROM_SQS: [Case; 2] =
+    [Case::new(Side::SqsHandWritten, 16), Case::new(Side::Broker(Broker::Sqs, 1), 16)];
 
 /// Returns all cases.
 pub(crate) fn cases() -> Vec<Case> {
@@ -238,9 +250,10 @@ pub(crate) fn cases() -> Vec<Case> {
     for side in [Side::SqliteHandWritten, Side::Sqlite] {
         cases.extend([1, 16].map(|lanes| Case::new(side, lanes)));
     }
-    for broker in Broker::ALL {
+    for broker in [Broker::RabbitMq, Broker::Nats, Broker::Kafka] {
         cases.extend([(1, 16), (100, 4)].map(|(batch, lanes)| Case::new(Side::Broker(broker, batch), lanes)));
     }
+    cases.extend(FROM_SQS);
     cases
 }
 
@@ -287,6 +300,8 @@ pub(crate) fn lines(rows: usize) -> Vec<Line> {
     let (sqlite, hand_written) = (Case::new(Side::Sqlite, 16), Case::new(Side::SqliteHandWritten, 16));
     lines.push(Line::new("SQLite, 16 lanes / B", sqlite, hand_written, 1.0));
     lines.extend(from_brokers());
+    let [hand_written, from_sqs] = FROM_SQS;
+    lines.push(Line::new("SQS, single, 16 lanes / B", from_sqs, hand_written, 1.0));
     lines.push(Line::new("single, 16 lanes / backbone-outbox", idem, Case::new(Side::Peer, 16), 1.05));
     // Without a threshold.
     lines.push(Line::new("single, 16 lanes / A", idem, Case::new(Side::Autocommit, 16), 0.0));

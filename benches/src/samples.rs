@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::plan::Case;
 
 /// One run of one case.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sample {
     /// Messages per second.
     pub(crate) rate: f64,
@@ -13,6 +13,8 @@ pub(crate) struct Sample {
     pub(crate) client: f64,
     /// Bytes of write-ahead log per message.
     pub(crate) wal: f64,
+    /// Requests to SQS per thousand messages: receives, deletes, changes of visibility, and others.
+    pub(crate) requests: [f64; 4],
 }
 
 /// All samples, by case, in the order of the rounds.
@@ -96,8 +98,8 @@ mod tests {
         let mut samples = Samples::default();
         // The machine was twice as fast in the second round, for both.
         for (rate, hand_written) in [(100.0, 50.0), (200.0, 100.0), (400.0, 100.0)] {
-            samples.add(one, Sample { rate, client: 0.0, wal: 0.0 });
-            samples.add(other, Sample { rate: hand_written, client: 0.0, wal: 0.0 });
+            samples.add(one, Sample { rate, ..Sample::default() });
+            samples.add(other, Sample { rate: hand_written, ..Sample::default() });
         }
         assert_eq!(samples.ratio(&one, &other), Some(2.0));
         assert_eq!(samples.ratio(&one, &Case::new(Side::Batch(100), 1)), None);

@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
+use idem_brokers::{Broker as _, Sqs};
 use sqlx::{Connection, PgConnection, PgPool};
 
 use crate::hand_written::{self, HandWritten};
 use crate::machine::cpu;
 use crate::message::{self, Claims, SCHEMA};
 use crate::options::Options;
-use crate::plan::{Case, Side, Size, WARM_UP, Work, on_broker};
+use crate::plan::{Broker, Case, Side, Size, WARM_UP, Work, on_broker};
 use crate::samples::Sample;
 use crate::servers::{Servers, run_peer};
 use crate::sqlite::Files;
+use crate::sqs;
 use crate::tables::{Table, log, run};
-use crate::worker::{Handler, How, steady};
+use crate::worker::{Handler, How, NAME, steady};
 
 /// The maximum concurrency of any side.
 pub(crate) const LANES: usize = 16;
@@ -79,13 +81,9 @@ impl<'a> Sides<'a> {
     /// Runs one case once, and checks that the work was done.
     pub(crate) async fn measure(&mut self, case: &Case, messages: usize) -> Result<Sample> {
         self.clean(case).await?;
-        if let Side::Broker(broker, batch) = case.side {
-            let (store, how) = (self.table(Size::Empty)?.store.clone(), How { batch, ..idem(case.work, case.lanes) });
-            let (messages, address) = ((message::fresh(messages)?, WARM_UP), self.servers.address(broker)?);
-            let count = messages.0.len();
-            let conn = &mut self.conn;
-            let sample = on_broker!(broker, B => steady::<B>(address, &store, how, messages, conn).await)?;
-            self.verify(case, count).await?;
+        if let Some(broker) = case.broker() {
+            let sample = self.run_from_broker(case, self.servers.address(broker)?, message::fresh(messages)?).await?;
+            self.verify(case, messages).await?;
             return Ok(sample);
         }
         let children = case.side == Side::Peer;
@@ -94,7 +92,38 @@ impl<'a> Sides<'a> {
         let (time, log) = (cpu(children)?.saturating_sub(time), log(&mut self.conn).await? - before);
         self.verify(case, messages).await?;
         let micros = |time: Duration| time.as_secs_f64() * 1e6;
-        Ok(Sample { rate, client: micros(time) / messages as f64, wal: log / messages as f64 })
+        let (client, wal) = (micros(time) / messages as f64, log / messages as f64);
+        Ok(Sample { rate, client, wal, ..Sample::default() })
+    }
+
+    /// Runs one case from the broker at this address, behind its warm-up.
+    async fn run_from_broker(&mut self, case: &Case, address: &str, messages: Vec<Bytes>) -> Result<Sample> {
+        let (store, lanes) = (self.table(Size::Empty)?.store.clone(), case.lanes);
+        let hand_written = HandWritten::new(&self.pool, &self.hand_written(case)?, case.work);
+        let (messages, conn) = ((messages, WARM_UP), &mut self.conn);
+        match case.side {
+            Side::SqsHandWritten => {
+                steady::<Sqs>(address, messages, conn, async |queue, gate| {
+                    sqs::hand_written(address, &hand_written, lanes, queue, gate).await
+                })
+                .await
+            }
+            // Its requests are counted.
+            Side::Broker(Broker::Sqs, batch) => {
+                let how = How { batch, ..idem(case.work, lanes) };
+                steady::<Sqs>(address, messages, conn, async |queue, gate| {
+                    how.run_from(&store, sqs::source(address).await?, queue, gate).await
+                })
+                .await
+            }
+            Side::Broker(broker, batch) => {
+                let how = How { batch, ..idem(case.work, lanes) };
+                on_broker!(broker, B => steady::<B>(address, messages, conn, async |queue, gate| {
+                    how.run_from(&store, B::default_source(address, NAME).await?, queue, gate).await
+                }).await)
+            }
+            _ => bail!("this side has no broker"),
+        }
     }
 
     async fn run(&mut self, case: &Case, count: usize) -> Result<f64> {
@@ -124,7 +153,7 @@ impl<'a> Sides<'a> {
             }
             Side::Sqlite => self.sqlite.idem(lanes, messages).await,
             Side::SqliteHandWritten => self.sqlite.hand_written(lanes, messages).await,
-            Side::Broker(..) => bail!("a side from a broker is measured behind its warm-up"),
+            Side::SqsHandWritten | Side::Broker(..) => bail!("a side from a broker is measured behind its warm-up"),
         }
     }
 

@@ -18,9 +18,10 @@ use crate::message::{EFFECTS, IDEM, OrderPaid, order_natural, order_paid, order_
 use crate::plan::Work;
 use crate::queue::{Deliveries, Queue};
 use crate::samples::Sample;
+use crate::sqs;
 use crate::tables::log;
 
-const PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A handler that stores the same rows as `order_paid`, but all rows of a batch with one statement.
 #[idempotent(key = "event_id", name = "order_paid")]
@@ -74,6 +75,18 @@ impl How {
             return drive(counted(worker, &queue), &queue).await;
         }
         drive(self.worker(store, Deliveries::of(&queue)), &queue).await
+    }
+
+    /// Processes the messages from a broker while the gate is open; returns the messages per second.
+    pub(crate) async fn run_from(
+        self,
+        store: &Postgres,
+        source: impl Source,
+        queue: Queue,
+        gate: watch::Receiver<bool>,
+    ) -> Result<f64> {
+        let worker = self.worker(store, Tapped::new(source, Gate(gate)));
+        drive(counted(worker, &queue), &queue).await
     }
 }
 
@@ -133,14 +146,13 @@ impl Tap for Gate {
     }
 }
 
-/// Runs a worker, and measures the messages behind a warm-up of this many. They are published when all of the warm-up is
-/// processed, and that is not measured.
+/// Runs a side, which has a queue to count by and a gate, and measures the messages behind a warm-up of this many. They are
+/// published when all of the warm-up is processed, and that is not measured.
 pub(crate) async fn steady<B: Client>(
     address: &str,
-    store: &Postgres,
-    how: How,
     (messages, warm_up): (Vec<Bytes>, usize),
     conn: &mut PgConnection,
+    side: impl AsyncFnOnce(Queue, watch::Receiver<bool>) -> Result<f64>,
 ) -> Result<Sample> {
     let payloads: Vec<Vec<u8>> = messages.iter().map(|payload| payload.to_vec()).collect();
     let (first, rest) = payloads.split_at(warm_up.min(payloads.len()));
@@ -150,22 +162,23 @@ pub(crate) async fn steady<B: Client>(
     client.publish(first).await?;
     let queue = Queue::pausing_after(messages, first.len());
     let (open, gate) = watch::channel(true);
-    let source = Tapped::new(B::default_source(address, NAME).await?, Gate(gate));
-    let worker = drive(counted(how.worker(store, source), &queue), &queue);
+    let side = side(queue.clone(), gate);
     let begin = async {
         queue.paused().await;
         open.send_replace(false);
         client.publish(rest).await?;
-        let before = (log(conn).await?, cpu(false)?, queue.stored());
+        let before = (log(conn).await?, cpu(false)?, queue.stored(), sqs::requests());
         queue.go_on();
         open.send_replace(true);
         anyhow::Ok(before)
     };
-    let (rate, (log_before, cpu_before, stored)) = tokio::try_join!(worker, begin)?;
+    let (rate, (log_before, cpu_before, stored, asked_before)) = tokio::try_join!(side, begin)?;
+    let asked = sqs::requests();
     let (time, log) = (cpu(false)?.saturating_sub(cpu_before), log(conn).await? - log_before);
     let late = queue.stored() - stored;
     ensure!(late == 0, "{late} measured messages were stored first: the group was rebalanced");
     client.delete().await?;
     let count = rest.len() as f64;
-    Ok(Sample { rate, client: time.as_secs_f64() * 1e6 / count, wal: log / count })
+    let requests = std::array::from_fn(|action| (asked[action] - asked_before[action]) * 1e3 / count);
+    Ok(Sample { rate, client: time.as_secs_f64() * 1e6 / count, wal: log / count, requests })
 }

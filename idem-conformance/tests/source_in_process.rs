@@ -10,12 +10,15 @@ impl World for InProcess {
 
     const FEATURES: Features = Features {
         message_id: true,
+        assigns_ids: false,
         event_type: true,
         content_type: true,
         correlation: true,
         partition_key: true,
+        grouped: false,
         produced_at: true,
         header_bytes: true,
+        max_payload: None,
         redelivered: true,
         presumes: false,
         confirms: true,

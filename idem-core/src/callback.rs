@@ -53,7 +53,7 @@ impl<T> Callback<T> {
 ///
 /// It is separate from the source, so that it can be called while [`next`](crate::Source::next) waits: it must not wait for that,
 /// nor that for it, and its failure must not end the subscription. The worker drops it after 5 seconds. Whether unsettled
-/// deliveries are counted depends on the broker: RabbitMQ and NATS do not count them, Kafka does.
+/// deliveries are counted depends on the broker: RabbitMQ, NATS and SQS do not count them, Kafka does.
 ///
 /// ```
 /// # use idem_core::{BoxError, Lag};

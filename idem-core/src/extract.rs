@@ -146,7 +146,7 @@ impl<S> Extract<S> for Delivery {
     }
 }
 
-/// The subject that the message was published to: the subject of NATS, the routing key of AMQP; `None` on Kafka.
+/// The subject that the message was published to: the subject of NATS, the routing key of AMQP; `None` on Kafka and SQS.
 ///
 /// ```
 /// # use idem_core::{BoxError, Subject, permanent};

@@ -47,7 +47,7 @@ pub trait Source: Send + 'static {
     /// Settles the deliveries of this source.
     type Acker: Acker;
 
-    /// The broker's name as defined by OpenTelemetry (`rabbitmq`, `nats`, `kafka`).
+    /// The broker's name as defined by OpenTelemetry (`rabbitmq`, `nats`, `kafka`, `aws_sqs`).
     fn system(&self) -> &'static str;
 
     /// The name of the queue, stream or topic, or the names of all of them. It is written to errors and the log, just

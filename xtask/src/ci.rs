@@ -21,6 +21,7 @@ const FEATURES: &[&[&str]] = &[
     &["--no-default-features", "--features", "nats"],
     &["--no-default-features", "--features", "redis"],
     &["--no-default-features", "--features", "dynamodb"],
+    &["--no-default-features", "--features", "sqs"],
     &["--no-default-features", "--features", "axum"],
     // With TLS, as everything else has built the C library; `--full` also builds it without.
     &["--no-default-features", "--features", "kafka-ssl,kafka-zstd"],

@@ -22,7 +22,10 @@ pub(crate) struct Options {
 /// The suites, each with its chore: the tests of the adapters, those of the PostgreSQL store and the pipeline on it, the
 /// faults on each broker in each mode, and a small campaign of the demo.
 const SUITES: [(&str, &str); 4] = [
-    ("adapters", "test -- -p idem-rabbitmq -p idem-nats -p idem-kafka -p idem-http -p idem-redis -p idem-dynamodb"),
+    (
+        "adapters",
+        "test -- -p idem-rabbitmq -p idem-nats -p idem-kafka -p idem-sqs -p idem-http -p idem-redis -p idem-dynamodb",
+    ),
     (
         "stores",
         "test -- -p idem-core -p idem-conformance -p idem-pipeline --test postgres_store --test store_postgres --test pipeline_postgres",
@@ -179,7 +182,11 @@ impl Kind {
 
 /// Returns the servers of a set. Those of Maven and PyPI are the same in each.
 pub(crate) fn found(of: fn(&Kind) -> Found) -> Vec<Found> {
-    let same = [("Kafka", idem_services::Kafka::VERSION), ("moto", idem_services::Moto::VERSION)];
+    let same = [
+        ("Kafka", idem_services::Kafka::VERSION),
+        ("ElasticMQ", idem_services::Sqs::VERSION),
+        ("moto", idem_services::Moto::VERSION),
+    ];
     let same = same.map(|(name, version)| Found { name, version: Ok(version.to_owned()), choice: None });
     KINDS.iter().map(of).chain(same).collect()
 }

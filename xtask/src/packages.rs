@@ -24,7 +24,7 @@ pub(crate) fn small() -> Result<()> {
     run(&mut cargo(["build", "--workspace", "--all-features", "--bin", "idem-demo"]))?;
     thread::scope(|scope| {
         let start = |broker| scope.spawn(move || small_run(&["--all", "--small", "--only", broker]));
-        let brokers = ["rabbitmq", "nats", "kafka"].map(start);
+        let brokers = ["rabbitmq", "nats", "kafka", "sqs"].map(start);
         brokers.into_iter().try_for_each(|broker| broker.join().map_err(|_| anyhow!("the demo panicked"))?)
     })
 }

@@ -3,7 +3,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `sides` | the outbox, filled; one run of one side: the relay, with keys, beside an open transaction; the loop |
+//! | `sides` | the outbox, filled; one run of one side: the relay, with keys, beside open transactions; the loop |
 //! | `pace` | counts and times the confirms of a sink; from commit to confirm at a fixed rate |
 //! | `report` | the table |
 
@@ -52,7 +52,8 @@ async fn all<B: Client>(
         order.reverse();
     }
     // The first round warms up, with fewer messages.
-    let messages = if round == 0 { options.messages.div_ceil(10) } else { options.messages };
+    let part = if round == 0 { 10 } else { 1 };
+    let messages = (options.deleted.div_ceil(part), options.messages.div_ceil(part));
     for side in order {
         eprint!("\r\x1b[Kround {round} of {}: {}, {side:?} ", options.rounds, line.broker);
         let rate = sides.run::<B>(address, side, messages).await.with_context(|| format!("{side:?}"))?;

@@ -13,6 +13,7 @@ use crate::samples::median;
 pub(crate) struct Report {
     machine: String,
     messages: usize,
+    deleted: usize,
     seconds: f64,
     lines: Vec<Line>,
 }
@@ -33,7 +34,7 @@ const LABELS: [&str; Side::ALL.len()] = [
     "relay, messages with keys",
     "relay, all messages of one key",
     "relay, behind other messages",
-    "the same, beside an open transaction",
+    "the same, beside open transactions",
     "loop that publishes from memory",
 ];
 
@@ -42,7 +43,7 @@ const RATIOS: [(Side, Side, &str, f64); 4] = [
     (Side::Relay, Side::HandWritten, "relay / loop", 0.8),
     (Side::Keyed, Side::HandWritten, "relay, messages with keys / loop", 0.0),
     (Side::Hot, Side::Keyed, "relay, all messages of one key / of many keys", 0.0),
-    (Side::Open, Side::Behind, "relay, beside an open transaction / without", 0.8),
+    (Side::Open, Side::Behind, "relay, beside open transactions / without", 0.8),
 ];
 
 /// The highest p50 and p99 from commit to confirm that are allowed, in milliseconds.
@@ -108,7 +109,7 @@ fn mark(reached: bool) -> &'static str {
 
 impl Report {
     pub(super) fn new(machine: String, options: &Relayed, lines: Vec<Line>) -> Self {
-        Self { machine, messages: options.messages, seconds: options.seconds, lines }
+        Self { machine, messages: options.messages, deleted: options.deleted, seconds: options.seconds, lines }
     }
 
     /// Returns 0 if each target is reached on each broker, 1 if one is not, 2 if the messages were not committed at the rate,
@@ -130,11 +131,13 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "\n{} messages of {SIZE} bytes, {CONCURRENCY} unconfirmed at once; with one key a {PART}th of them. Behind {}\n\
-             others, which the relay deletes first, once while a transaction is open that began before all were staged.\n\
+             others, which the relay deletes first; behind {} while transactions are open that began before all were staged:\n\
+             one has written, one reads, one is prepared.\n\
              Then {RATE} messages per second for {} s, from the answer of COMMIT to the confirm, behind the first tenth.\n\
              Medians of {rounds} rounds, and of the rounds' ratios.",
             self.messages,
             OTHERS * self.messages,
+            self.deleted,
             self.seconds
         )?;
         self.lines.iter().try_for_each(|line| line.write(f))
@@ -145,7 +148,7 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
-    /// A report of one round with these rates of the relay, alone and beside an open transaction, and this p99; the loop
+    /// A report of one round with these rates of the relay, alone and beside open transactions, and this p99; the loop
     /// has a rate of 100.
     fn report(relay: f64, open: f64, p99: f64, rate: f64) -> Report {
         let mut line = Line::new(Broker::Nats);
@@ -155,7 +158,7 @@ mod tests {
         }
         let sample = Sample { p50: 5.0, p99, rate };
         line.paced = vec![sample];
-        Report { machine: String::new(), messages: 1, seconds: 1.0, lines: vec![line] }
+        Report { machine: String::new(), messages: 1, deleted: 1, seconds: 1.0, lines: vec![line] }
     }
 
     #[test]

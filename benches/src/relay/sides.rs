@@ -27,10 +27,12 @@ const KEYS: usize = 10_000;
 /// minutes.
 pub(super) const PART: usize = 20;
 
-/// How many other messages a relay deletes for each that is measured behind them, with and without the open transaction.
-/// With 200,000 they are 600,000: what ten minutes bring at 1,000 a second. Time alone costs nothing, but what is deleted
-/// meanwhile stays in the table and its indexes.
+/// How many other messages a relay deletes for each that is measured behind them. With 200,000 they are 600,000: what ten
+/// minutes bring at 1,000 a second.
 pub(super) const OTHERS: usize = 3;
+
+/// Gives the transaction an id.
+const NUMBERED: &str = "SELECT pg_current_xact_id()";
 
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -45,8 +47,8 @@ pub(super) enum Side {
     Hot,
     /// The same as the first, behind many other messages.
     Behind,
-    /// The same, while another transaction is open that began before all of them were staged: the database can remove no
-    /// deleted row.
+    /// The same, while other transactions are open that began before all of them were staged. Their age costs nothing, but the
+    /// database can remove no deleted row from the table and its indexes.
     Open,
     /// A loop that publishes from memory.
     HandWritten,
@@ -75,15 +77,20 @@ impl Sides {
         Ok(Self { url: url.to_owned(), conn, store, pool })
     }
 
-    /// Returns the messages per second of one side.
-    pub(super) async fn run<B: Client>(&mut self, address: &str, side: Side, messages: usize) -> Result<f64> {
+    /// Returns the messages per second of one side. Beside open transactions, the messages are behind `deleted` others.
+    pub(super) async fn run<B: Client>(
+        &mut self,
+        address: &str,
+        side: Side,
+        (deleted, messages): (usize, usize),
+    ) -> Result<f64> {
         let client = self.prepare::<B>(address).await?;
         let rate = match side {
             Side::Relay => self.publish::<B>(address, (0, messages), 0).await?,
             Side::Keyed => self.publish::<B>(address, (0, messages), KEYS).await?,
             Side::Hot => self.publish::<B>(address, (0, messages.div_ceil(PART)), 1).await?,
             Side::Behind => self.publish::<B>(address, (OTHERS * messages, messages), 0).await?,
-            Side::Open => self.publish_beside_open::<B>(address, messages).await?,
+            Side::Open => self.publish_beside_open::<B>(address, (deleted, messages)).await?,
             Side::HandWritten => hand_written(&client, messages).await?,
         };
         client.delete().await?;
@@ -105,16 +112,23 @@ impl Sides {
         Ok(confirms.rate())
     }
 
-    /// Does so while another transaction is open: from before the first one is staged until the last one is deleted.
-    async fn publish_beside_open<B: Client>(&mut self, address: &str, messages: usize) -> Result<f64> {
-        let mut other = PgConnection::connect(&self.url).await?;
-        let mut open = other.begin().await?;
+    /// Does so while other transactions are open: from before the first message is staged until the last one is deleted. One
+    /// has written, one reads, and one is prepared.
+    async fn publish_beside_open<B: Client>(&mut self, address: &str, messages: (usize, usize)) -> Result<f64> {
+        let (mut writer, mut reader) =
+            (PgConnection::connect(&self.url).await?, PgConnection::connect(&self.url).await?);
+        let mut writes = writer.begin().await?;
         // Only a transaction with an id keeps deleted rows while it has no statement to run.
-        sqlx::query("SELECT pg_current_xact_id()").execute(&mut *open).await?;
-        let rate = self.publish::<B>(address, (OTHERS * messages, messages), 0).await?;
+        sqlx::query(NUMBERED).execute(&mut *writes).await?;
+        let mut reads = reader.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await?;
+        sqlx::query("SELECT 1").execute(&mut *reads).await?;
+        run(&mut self.conn, format!("BEGIN; {NUMBERED}; PREPARE TRANSACTION 'idem-bench'")).await?;
+        let rate = self.publish::<B>(address, messages, 0).await;
+        run(&mut self.conn, "ROLLBACK PREPARED 'idem-bench'".to_owned()).await?;
         // An error says that the server has ended it before.
-        open.rollback().await?;
-        Ok(rate)
+        reads.rollback().await?;
+        writes.rollback().await?;
+        rate
     }
 
     /// Empties the outbox, and creates the queue, stream or topic.

@@ -80,7 +80,7 @@ pub async fn no_more_than_in_flight_are_unsettled<W: World>(world: W) {
 
     ack(first).await;
     let (third, _third) = next(&mut source).await;
-    assert_eq!(third.payload().as_ref(), [2]);
+    assert!(W::FEATURES.grouped || third.payload().as_ref() == [2], "{third:?}");
     nothing_comes(&mut source).await;
     until_ready(&world, counted::<W>(1, 2)).await;
 }
@@ -92,7 +92,7 @@ pub async fn drain_releases_what_is_buffered_and_lets_in_flight_settle<W: World>
         world.publish(Publication::new(vec![number])).await;
     }
     let mut source = open(&world, 4).await;
-    let (_, acked) = next(&mut source).await;
+    let (first, acked) = next(&mut source).await;
     let (_, released) = next(&mut source).await;
     soon(source.drain()).await;
     assert!(soon(source.next()).await.is_err(), "the subscription has ended");
@@ -110,7 +110,9 @@ pub async fn drain_releases_what_is_buffered_and_lets_in_flight_settle<W: World>
         left.push(take(&mut another).await.payload()[0]);
     }
     left.sort_unstable();
-    assert_eq!(left, [1, 2, 3]);
+    let mut others = vec![0, 1, 2, 3];
+    others.retain(|number| *number != first.payload()[0]);
+    assert_eq!(left, others);
 }
 
 /// A worker that cannot subscribe ends like any other.

@@ -18,8 +18,8 @@ use idem_test::Publication;
 ///         message_id: true,
 ///         redelivered: true,
 ///         // .. and each other field.
-///         # event_type: true, content_type: true, correlation: true, partition_key: true, produced_at: true,
-///         # header_bytes: true, presumes: false, confirms: true, releases: true, survives: false, counts_released: true,
+///         # event_type: true, content_type: true, correlation: true, partition_key: true, grouped: false, produced_at: true,
+///         # header_bytes: true, presumes: false, assigns_ids: false, max_payload: None, confirms: true, releases: true, survives: false, counts_released: true,
 ///         # counts_unsettled: false, lag: true,
 ///     };
 ///
@@ -71,6 +71,8 @@ pub trait World: Sized + Send + Sync + 'static {
 pub struct Features {
     /// It carries a message id beside the headers.
     pub message_id: bool,
+    /// It gives an id to each message whose producer gave none.
+    pub assigns_ids: bool,
     /// It carries an event type beside the headers.
     pub event_type: bool,
     /// It carries a content type: beside the headers, or as the header `content-type`.
@@ -79,10 +81,15 @@ pub struct Features {
     pub correlation: bool,
     /// It carries a key by which it chooses a partition.
     pub partition_key: bool,
+    /// It hands messages out in groups, each with such a key, which is text; the world gives a message without one a group
+    /// of its own. There is order within a group only, and nothing of a group comes while one of it is unsettled.
+    pub grouped: bool,
     /// It carries a producer timestamp.
     pub produced_at: bool,
     /// A header value may hold any bytes, not only text.
     pub header_bytes: bool,
+    /// The size of the largest payload that it carries, in bytes, if that is less than the suite sends elsewhere.
+    pub max_payload: Option<usize>,
     /// It marks redeliveries.
     pub redelivered: bool,
     /// It cannot tell redeliveries apart, and so marks the first deliveries of each subscription.

@@ -53,7 +53,7 @@ impl Delivery {
         self.tombstone || self.cloud_event().is_some_and(|event| event.data(&self.payload).is_none())
     }
 
-    /// The subject that it was published to: the subject of NATS, the routing key of AMQP. Kafka has none.
+    /// The subject that it was published to: the subject of NATS, the routing key of AMQP. Kafka and SQS have none.
     pub fn subject(&self) -> Option<&str> {
         self.subject.as_deref()
     }
@@ -99,7 +99,7 @@ impl Delivery {
         self.tombstone
     }
 
-    /// When it was published, by the broker's clock, if the broker records it: NATS, and Kafka topics with
+    /// When it was published, by the broker's clock, if the broker records it: NATS, SQS, and Kafka topics with
     /// `LogAppendTime`.
     pub fn published_at(&self) -> Option<SystemTime> {
         self.published_at

@@ -44,8 +44,8 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Creates a message of these bytes. `to` is the routing key on RabbitMQ, the subject on NATS, and the topic on
-    /// Kafka.
+    /// Creates a message of these bytes. `to` is the routing key on RabbitMQ, the subject on NATS, the topic on Kafka,
+    /// and the queue on SQS.
     pub fn new(to: impl Into<String>, payload: impl Into<Bytes>) -> Self {
         Self {
             to: to.into(),

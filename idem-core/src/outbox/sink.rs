@@ -40,10 +40,10 @@ use super::StagedMessage;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a relay cannot publish to `{Self}`",
-    note = "a sink is an exchange of RabbitMQ, a stream of NATS JetStream, or a producer of Kafka"
+    note = "a sink is an exchange of RabbitMQ, a stream of NATS JetStream, a producer of Kafka, or queues of SQS"
 )]
 pub trait Sink: Send + Sync + 'static {
-    /// The broker's name as defined by OpenTelemetry (`rabbitmq`, `nats`, `kafka`).
+    /// The broker's name as defined by OpenTelemetry (`rabbitmq`, `nats`, `kafka`, `aws_sqs`).
     fn system(&self) -> &'static str;
 
     /// The name of the exchange, the stream or the cluster, for errors and the log. It must not contain a secret.

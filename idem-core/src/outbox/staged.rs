@@ -45,7 +45,7 @@ impl StagedMessage {
     }
 
     /// The id, which is the same each time the message is published: AMQP `message-id`, `Nats-Msg-Id`, the header
-    /// `message-id` on Kafka.
+    /// `message-id` on Kafka and SQS.
     pub fn id(&self) -> Uuid {
         self.id
     }

@@ -34,7 +34,7 @@ mod wait;
 mod witness;
 mod world;
 
-pub use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
+pub use idem_brokers::{Broker, Kafka, Nats, RabbitMq, Sqs};
 pub use idem_conformance::server as variable;
 pub use journal::Journal;
 pub use lines::Lines;

@@ -1,7 +1,7 @@
 //! The log of a whole worker that meets no fault. This test has a separate process, because the brokers' clients log on
 //! their own threads.
 
-use idem_faults::{Act, Broker, Kafka, Mode, Nats, RabbitMq, Scene, orders};
+use idem_faults::{Act, Broker, Kafka, Mode, Nats, RabbitMq, Scene, Sqs, orders};
 use tracing_subscriber::util::SubscriberInitExt;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -11,6 +11,7 @@ async fn a_worker_starts_works_and_ends_without_a_warning_on_each_broker() {
     works_and_ends::<RabbitMq>().await;
     works_and_ends::<Nats>().await;
     works_and_ends::<Kafka>().await;
+    works_and_ends::<Sqs>().await;
     let text = text.to_string();
     // lapin logs an error for each connection that ends, as the guide says, and the number of a producer (GETPID) is one of
     // the test's own, which publishes to Kafka.
@@ -19,7 +20,7 @@ async fn a_worker_starts_works_and_ends_without_a_warning_on_each_broker() {
     let bad: Vec<_> = text.lines().filter(is_bad).filter(|line| !others.iter().any(|of| line.contains(of))).collect();
     assert!(bad.is_empty(), "{bad:#?}");
     let starts = text.matches("the worker has started").count();
-    assert!(text.is_empty() || starts == 6, "{starts} starts: {text}");
+    assert!(text.is_empty() || starts == 8, "{starts} starts: {text}");
 }
 
 /// Twice, so that the second worker finds what the first one has made.

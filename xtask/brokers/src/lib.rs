@@ -6,6 +6,7 @@
 mod kafka;
 mod nats;
 mod rabbitmq;
+mod sqs;
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use idem_services::Instance;
 pub use kafka::Kafka;
 pub use nats::Nats;
 pub use rabbitmq::RabbitMq;
+pub use sqs::{Recording, Sqs};
 
 /// How long a broker with a limit keeps messages, unless another time is given.
 const KEPT: Duration = Duration::from_secs(48 * 3600);
@@ -40,6 +42,9 @@ pub trait Broker: Sized + Send + Sync + 'static {
 
     /// The environment variable that holds the server's address.
     const VARIABLE: &'static str;
+
+    /// The name of the queue, stream or topic to which relays publish, and which keeps the order of each key.
+    const RELAYED: &'static str = "idem-demo-relayed";
 
     /// Starts a private server. Blocks.
     const START: fn() -> Result<Instance>;
@@ -68,11 +73,11 @@ pub trait Broker: Sized + Send + Sync + 'static {
     }
 
     /// Returns all messages that have arrived, copies included and whether they are settled or not, in the order in
-    /// which they arrived; on Kafka in that order within each partition. Can be asked once.
+    /// which they arrived; on Kafka and SQS in that order within each partition or group. Can be asked once.
     async fn recorded(&self) -> Result<Vec<Vec<u8>>>;
 
-    /// Publishes in this order, and returns when the broker has confirmed each message. No message has a broker message
-    /// id, so publishing a payload again creates another message.
+    /// Publishes in this order, if the broker has one, and returns when it has confirmed each message. No message has a
+    /// message id of its producer, so publishing a payload again creates another message.
     async fn publish(&self, payloads: &[Vec<u8>]) -> Result<()>;
 
     /// Returns the number of unsettled messages. RabbitMQ does not count those that a consumer holds.

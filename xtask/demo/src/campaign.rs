@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anyhow::{Result, bail};
-use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
+use idem_brokers::{Broker, Kafka, Nats, RabbitMq, Sqs};
 
 use crate::disruptions::Event;
 use crate::harness::directory;
@@ -67,7 +67,7 @@ impl Run {
 }
 
 /// The names of all brokers.
-pub(crate) const BROKERS: [&str; 3] = [RabbitMq::NAME, Nats::NAME, Kafka::NAME];
+pub(crate) const BROKERS: [&str; 4] = [RabbitMq::NAME, Nats::NAME, Kafka::NAME, Sqs::NAME];
 
 /// Plays these runs. Fails if any of them had deviations.
 pub(crate) async fn play(runs: &[Run]) -> Result<()> {
@@ -75,7 +75,8 @@ pub(crate) async fn play(runs: &[Run]) -> Result<()> {
     if runs.is_empty() {
         bail!("no line of the campaign begins with that");
     }
-    let wrong = on::<RabbitMq>(runs).await? + on::<Nats>(runs).await? + on::<Kafka>(runs).await?;
+    let wrong =
+        on::<RabbitMq>(runs).await? + on::<Nats>(runs).await? + on::<Kafka>(runs).await? + on::<Sqs>(runs).await?;
     if wrong > 0 {
         bail!("{wrong} of the runs were not as they must be");
     }

@@ -1,5 +1,5 @@
 //! Kills workers, injects server faults, and prints a ledger of the outcome of each message: `cargo xtask demo --all`,
-//! or one run, `cargo xtask demo rabbitmq|nats|kafka`. With `--relay`, the same with relays of an outbox.
+//! or one run, `cargo xtask demo rabbitmq|nats|kafka|sqs`. With `--relay`, the same with relays of an outbox.
 //!
 //! | file | contents |
 //! |---|---|
@@ -44,7 +44,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
+use idem_brokers::{Broker, Kafka, Nats, RabbitMq, Sqs};
 
 use crate::campaign::{BROKERS, Load, Mode, Run, play};
 use crate::redis::worker::Consumer;
@@ -56,7 +56,7 @@ use crate::worker::Role;
 struct Arguments {
     /// One broker, or `external`: pay for orders at a provider outside of the transaction; or `requests`: HTTP requests that are
     /// repeated; or `redis`: workers that deduplicate there.
-    #[arg(value_parser = ["rabbitmq", "nats", "kafka", "external", "requests", "redis"])]
+    #[arg(value_parser = ["rabbitmq", "nats", "kafka", "sqs", "external", "requests", "redis"])]
     what: Option<String>,
     /// Run every broker in every mode, and print one line each.
     #[arg(long)]
@@ -121,6 +121,7 @@ async fn work(arguments: Arguments) -> Result<()> {
         return match what.as_deref() {
             Some(RabbitMq::NAME) => worker::run::<RabbitMq>(role, &journal, mode, provider).await,
             Some(Nats::NAME) => worker::run::<Nats>(role, &journal, mode, provider).await,
+            Some(Sqs::NAME) => worker::run::<Sqs>(role, &journal, mode, provider).await,
             _ => worker::run::<Kafka>(role, &journal, mode, provider).await,
         };
     }

@@ -30,12 +30,14 @@ pub(crate) struct Watch {
     pub(crate) opened: Arc<AtomicBool>,
     /// The directory to which all processes write.
     dir: PathBuf,
+    /// The queue, stream or topic to which relays publish.
+    pub(crate) relayed: &'static str,
 }
 
 impl Watch {
-    pub(crate) fn new(journal: Journal, dir: PathBuf) -> Self {
+    pub(crate) fn new(journal: Journal, dir: PathBuf, relayed: &'static str) -> Self {
         let signals = Signalled::new(&dir);
-        Self { journal, returned: Arc::default(), signals, opened: Arc::default(), dir }
+        Self { journal, returned: Arc::default(), signals, opened: Arc::default(), dir, relayed }
     }
 
     /// Counts an attempt of this message, and returns the number of attempts so far, in all processes and with any

@@ -21,7 +21,7 @@ use crate::handler::{pay, pay_many};
 use crate::journal::{Event, Journal};
 use crate::processes::DATABASE;
 use crate::relay::TAKEN;
-use crate::relay::handlers::{RELAYED, stage, take};
+use crate::relay::handlers::{stage, take};
 use crate::tables::SCHEMA;
 use crate::watched::{Watch, id};
 
@@ -67,15 +67,15 @@ pub(crate) async fn run<B: Broker>(role: Role, journal: &Path, mode: Mode, provi
     let read = |name| std::env::var(name).with_context(|| format!("{name} is not set: run cargo xtask demo"));
     let (database, broker) = (read(DATABASE)?, read(B::VARIABLE)?);
     let dir = journal.parent().map(Path::to_owned).unwrap_or_default();
-    let watch = &Watch::new(Journal::open(journal)?, dir);
+    let watch = &Watch::new(Journal::open(journal)?, dir, B::RELAYED);
     let over = end_of_input();
     patiently(watch, || async {
         let mut over = over.clone();
         let ended = async move { _ = over.wait_for(|over| *over).await };
-        let (schema, name) = if role == Role::Take { (TAKEN, RELAYED) } else { (SCHEMA, NAME) };
+        let (schema, name) = if role == Role::Take { (TAKEN, B::RELAYED) } else { (SCHEMA, NAME) };
         let store = Postgres::options(&database).schema(schema).connections(40).connect().await?;
         if role == Role::Relay {
-            let sink = TappedSink::new(B::recording_sink(&broker, RELAYED).await?, watch.clone());
+            let sink = TappedSink::new(B::recording_sink(&broker, B::RELAYED).await?, watch.clone());
             return Ok(relay(store, sink).run_until(ended).await?);
         }
         let source = Tapped::new(B::source(&broker, name).await?, watch.clone());

@@ -16,6 +16,7 @@
 mod apt;
 mod browser;
 mod instance;
+mod java;
 mod kafka;
 mod moto;
 mod nats;
@@ -26,6 +27,7 @@ mod rabbitmq;
 mod redis;
 mod server;
 mod shared;
+mod sqs;
 
 pub use apt::{chromium, program, tools};
 pub use browser::Browser;
@@ -38,3 +40,4 @@ pub use postgres::Postgres;
 pub use rabbitmq::{RabbitMq, Secure};
 pub use redis::Redis;
 pub use shared::{Status, down, exports, prepare, status, up};
+pub use sqs::Sqs;

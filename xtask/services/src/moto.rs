@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use crate::server::Server;
 use crate::{Instance, place, process};
 
-/// moto, in memory, listening on the loopback address only, with one request at a time. It accepts any credentials, and receipt
+/// moto, in memory, listening on the loopback address only, with one request at a time, but for those of SQS. It accepts any credentials, and receipt
 /// handles that have expired, throttles nothing, and never deletes an item because of its time to live, so it proves nothing about
 /// these.
 ///

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-use crate::{kafka, moto, nats, postgres, process, rabbitmq, redis};
+use crate::{kafka, moto, nats, postgres, process, rabbitmq, redis, sqs};
 
 /// A kind of server.
 pub(crate) struct Server {
@@ -33,8 +33,15 @@ pub(crate) struct Server {
 
 impl Server {
     /// Every kind of server, in the order in which they are started.
-    pub(crate) const ALL: [&'static Self; 6] =
-        [&postgres::SERVER, &rabbitmq::SERVER, &nats::SERVER, &kafka::SERVER, &redis::SERVER, &moto::SERVER];
+    pub(crate) const ALL: [&'static Self; 7] = [
+        &postgres::SERVER,
+        &rabbitmq::SERVER,
+        &nats::SERVER,
+        &kafka::SERVER,
+        &sqs::SERVER,
+        &redis::SERVER,
+        &moto::SERVER,
+    ];
 
     /// Returns the kind with this name.
     pub(crate) fn named(name: &str) -> Result<&'static Self> {

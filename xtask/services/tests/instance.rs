@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
-use idem_services::{Instance, Kafka, Moto, Nats, Postgres, RabbitMq};
+use idem_services::{Instance, Kafka, Moto, Nats, Postgres, RabbitMq, Sqs};
 
 #[test]
 fn postgres_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> {
@@ -29,6 +29,11 @@ fn nats_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> {
 fn kafka_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> {
     // A request for the supported versions (kafka.apache.org/protocol, ApiVersions v0, no client id).
     comes_back(Kafka::start()?, &[0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 255, 255])
+}
+
+#[test]
+fn sqs_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> {
+    comes_back(Sqs::start()?, b"GET / HTTP/1.0\r\n\r\n")
 }
 
 #[test]

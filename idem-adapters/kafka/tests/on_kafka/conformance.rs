@@ -26,12 +26,15 @@ impl<const BY_BROKERS: bool> World for Partitioned<BY_BROKERS> {
 
     const FEATURES: Features = Features {
         message_id: true,
+        assigns_ids: false,
         event_type: false,
         content_type: true,
         correlation: false,
         partition_key: true,
+        grouped: false,
         produced_at: true,
         header_bytes: true,
+        max_payload: None,
         redelivered: true,
         presumes: true,
         confirms: false,

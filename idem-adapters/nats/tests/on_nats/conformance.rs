@@ -18,12 +18,15 @@ impl World for JetStream {
 
     const FEATURES: Features = Features {
         message_id: true,
+        assigns_ids: false,
         event_type: false,
         content_type: true,
         correlation: false,
         partition_key: false,
+        grouped: false,
         produced_at: false,
         header_bytes: false,
+        max_payload: None,
         redelivered: true,
         presumes: false,
         confirms: true,

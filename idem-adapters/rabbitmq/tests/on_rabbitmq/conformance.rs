@@ -20,12 +20,15 @@ impl<const CLASSIC: bool> World for OneQueue<CLASSIC> {
 
     const FEATURES: Features = Features {
         message_id: true,
+        assigns_ids: false,
         event_type: true,
         content_type: true,
         correlation: true,
         partition_key: false,
+        grouped: false,
         produced_at: true,
         header_bytes: true,
+        max_payload: None,
         redelivered: true,
         presumes: false,
         confirms: false,

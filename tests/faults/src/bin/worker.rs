@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use idem::{Source, Store, Worker};
-use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
+use idem_brokers::{Broker, Kafka, Nats, RabbitMq, Sqs};
 use idem_faults::{Setting, Stage, World};
 use idem_test::harness::TracedProcess;
 use idem_test::trace::Trace;
@@ -17,6 +17,7 @@ async fn main() -> anyhow::Result<()> {
         RabbitMq::NAME => of::<RabbitMq>(&setting).await,
         Nats::NAME => of::<Nats>(&setting).await,
         Kafka::NAME => of::<Kafka>(&setting).await,
+        Sqs::NAME => of::<Sqs>(&setting).await,
         other => anyhow::bail!("there is no broker {other}"),
     }
 }

@@ -1,13 +1,13 @@
 //! A broker that is stopped for half a minute, killed, and cut off.
 //!
 //! Each broker has a separate server, and its worker a separate process, so that its log lines and its processor time
-//! can be told apart. The three brokers are tested in parallel. Afterwards work resumes by itself, and nothing is lost
+//! can be told apart. The brokers are tested in parallel. Afterwards work resumes by itself, and nothing is lost
 //! or doubled.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
+use idem_brokers::{Broker, Kafka, Nats, RabbitMq, Sqs};
 use idem_faults::{Act, Mode, Order, Process, Relay, Setting, Threads, World, fresh, orders, until, variable};
 use idem_services::Instance;
 
@@ -20,10 +20,14 @@ const BACK: Duration = Duration::from_secs(120);
 /// Runs all outages of one broker and returns the report.
 type Report = fn() -> String;
 
-/// The outages of all three brokers.
+/// The outages of all brokers.
 static OUTAGES: LazyLock<Threads> = LazyLock::new(|| {
-    let outages: [(&str, Report); 3] =
-        [("rabbitmq", outages::<RabbitMq>), ("nats", outages::<Nats>), ("kafka", outages::<Kafka>)];
+    let outages: [(&str, Report); 4] = [
+        ("rabbitmq", outages::<RabbitMq>),
+        ("nats", outages::<Nats>),
+        ("kafka", outages::<Kafka>),
+        ("sqs", outages::<Sqs>),
+    ];
     Threads::start(outages)
 });
 
@@ -46,6 +50,11 @@ fn nats_stopped_killed_and_cut_off_is_found_again_without_loss_or_hot_loop() {
 #[test]
 fn kafka_stopped_killed_and_cut_off_is_found_again_without_loss_or_hot_loop() {
     the_outages("kafka");
+}
+
+#[test]
+fn sqs_stopped_killed_and_cut_off_is_found_again_without_loss_or_hot_loop() {
+    the_outages("sqs");
 }
 
 fn outages<B: Broker>() -> String {

@@ -20,7 +20,7 @@ pub(crate) async fn run<B: Broker>(mode: Mode, case: impl AsyncFnOnce(&Scene<B>)
     scene.end().await;
 }
 
-/// Generates the cases on the three brokers.
+/// Generates the cases on each broker.
 macro_rules! on_servers {
     ($($case:ident)*) => {
         mod rabbitmq {
@@ -31,6 +31,9 @@ macro_rules! on_servers {
         }
         mod kafka {
             $crate::everywhere::in_all_modes! { ::idem_faults::Kafka: $($case)* }
+        }
+        mod sqs {
+            $crate::everywhere::in_all_modes! { ::idem_faults::Sqs: $($case)* }
         }
     };
 }

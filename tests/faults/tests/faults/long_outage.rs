@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_faults::{Act, Broker, Nats, RabbitMq, Running, Site, World, orders, until, variable};
+use idem_faults::{Act, Broker, Nats, RabbitMq, Running, Site, Sqs, World, orders, until, variable};
 use sqlx::Connection;
 
 use crate::returns::Returns;
@@ -129,12 +129,21 @@ async fn locked(after_a_claim: bool) {
     leaving.ends_with(if after_a_claim { 6 } else { 3 }).await.end().await;
 }
 
-/// The leases of NATS are extended while a worker lives, so a worker that has lost its database would keep what it holds
-/// from one that reaches its own.
 #[tokio::test(flavor = "multi_thread")]
-async fn leaves_what_is_held_to_other_workers() {
+async fn leaves_what_is_held_to_other_workers_of_nats() {
+    leaves_what_is_held_to_other_workers::<Nats>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leaves_what_is_held_to_other_workers_of_sqs() {
+    leaves_what_is_held_to_other_workers::<Sqs>().await;
+}
+
+/// The leases are extended while a worker lives, so a worker that has lost its database would keep what it holds from one
+/// that reaches its own.
+async fn leaves_what_is_held_to_other_workers<B: Broker>() {
     let Some(beside) = World::new().await else { return };
-    let Some(site) = Site::<Nats>::new().await else { return };
+    let Some(site) = Site::<B>::new().await else { return };
     let mut server = idem_services::Postgres::start().unwrap();
     let world = World::at(server.url()).await;
     let store = world.options().connections(64).connect().await.unwrap();

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use idem::Source;
-use idem_faults::{Act, Broker, Kafka, Mode, Nats, RabbitMq, Running, Scene, Unacked, orders, until};
+use idem_faults::{Act, Broker, Kafka, Mode, Nats, RabbitMq, Running, Scene, Sqs, Unacked, orders, until};
 
 use crate::everywhere::run;
 
@@ -95,6 +95,27 @@ async fn the_acks_of_a_batch_are_few_commits_to_kafka() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_acks_of_a_batch_are_few_requests_to_sqs() {
+    run::<Sqs>(Mode::Batch, async |scene: &Scene<Sqs>| {
+        let worker = start_from(scene, scene.site.source().await);
+        let orders = orders("order", BATCH, Act::Write);
+        scene.publish(&orders).await;
+        let dead = scene.ends_with(orders, vec![worker]).await;
+        assert!(dead.is_empty(), "{dead:?}");
+        let said = scene.site.relay.said().into_iter().map(|pieces| pieces.concat());
+        let requests: usize =
+            said.map(|said| said.windows(DELETE.len()).filter(|bytes| *bytes == DELETE).count()).sum();
+        println!("{BATCH} acks are {requests} requests");
+        // A request has ten entries at most. The last messages of a batch may come in a moment when none else waits.
+        assert!((1..=BATCH / 5).contains(&requests), "{requests}");
+    })
+    .await;
+}
+
+/// What each request names in its head (AWS JSON 1.0 protocol, `X-Amz-Target`).
+const DELETE: &[u8] = b"AmazonSQS.DeleteMessageBatch";
 
 /// The number of OffsetCommit in the Kafka protocol.
 const OFFSET_COMMIT: [u8; 2] = [0, 8];

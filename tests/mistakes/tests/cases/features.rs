@@ -50,6 +50,19 @@ async fn run(store: Postgres) -> Result<(), BoxError> {
     Ok(())
 }
 
+// case: sqs_without_its_feature
+async fn run(store: Postgres, config: String) -> Result<(), BoxError> {
+    let orders = Sqs::new(&config).queue("orders").await?;
+//~              ^^^^^^^^^^^^^^^^^ `Sqs` needs the feature `sqs` of idem
+//~ label: the feature `sqs` is off
+//~ note: switch it on in Cargo.toml: `idem = { package = "idem-rs", .., features = ["sqs"] }`
+//~                       ^^^^^^^ `Sqs` needs the feature `sqs` of idem
+//~ label: the feature `sqs` is off
+//~ note: switch it on in Cargo.toml: `idem = { package = "idem-rs", .., features = ["sqs"] }`
+    Worker::new("billing", store, orders).handler::<handler>().run_until(idem::shutdown_signal()).await?;
+    Ok(())
+}
+
 // case: dynamodb_without_its_feature
 async fn run(config: String, orders: impl idem::Source) -> Result<(), BoxError> {
     let records = DynamoDb::connect(&config, "idem").create_table().await?;

@@ -7,9 +7,6 @@ use sqlx::PgConnection;
 use crate::plan::Order;
 use crate::watched::Watch;
 
-/// The name of the queue, stream or topic between the two consumers.
-pub(crate) const RELAYED: &str = "idem-demo-relayed";
-
 /// A message between the two consumers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Paid {
@@ -36,7 +33,7 @@ pub(crate) async fn stage(
          INSERT INTO demo.staged (message, account, place) SELECT $2, $1, balance FROM next RETURNING place",
     );
     let place = place.bind(order.account).bind(i64::try_from(order.id)?).fetch_one(tx).await?;
-    outbox.publish(RELAYED, &Paid { id: order.id, account: order.account, place })?.key(order.account);
+    outbox.publish(watch.0.relayed, &Paid { id: order.id, account: order.account, place })?.key(order.account);
     watch.0.returned(order.id);
     Ok(())
 }

@@ -6,8 +6,8 @@
 //! | `judge` | the outcome of each message |
 //!
 //! **The order within a key** is read from the broker, by a plain client, after the end: a stream of NATS and a topic of
-//! Kafka keep what was taken, and on RabbitMQ a second queue gets each message as well. The consumer would prove less.
-//! It receives messages again that were on their way to it when the broker was restarted, on NATS behind later ones, so
+//! Kafka keep what was taken, and on RabbitMQ and SQS a second queue gets each message as well. The consumer would prove
+//! less. It receives messages again that were on their way to it when the broker was restarted, on NATS behind later ones, so
 //! that its order would be that of the redeliveries and not that of the relays. A message counts where it arrives for
 //! the first time, because a copy may arrive behind a later message of its key.
 
@@ -20,7 +20,7 @@ use idem::Postgres;
 use idem_brokers::Broker;
 use sqlx::Row;
 
-use self::handlers::{Paid, RELAYED};
+use self::handlers::Paid;
 use self::judge::{Found, Verdict};
 use crate::campaign::{Ledger, Run};
 use crate::disruptions::{Disruptions, Event};
@@ -59,7 +59,7 @@ pub(crate) async fn run<B: Broker>(run: &Run, servers: &mut Servers) -> Result<L
     let accounts = i32::try_from(messages / EACH).unwrap_or(ACCOUNTS).clamp(FEWEST, ACCOUNTS);
     let plan = Plan::plain(messages, run.load.duplicates, accounts, &mut rng);
     let tables = tables(servers.database()).await?;
-    let (broker, target) = (B::connect(servers.broker(), NAME).await?, B::connect(servers.broker(), RELAYED).await?);
+    let (broker, target) = (B::connect(servers.broker(), NAME).await?, B::connect(servers.broker(), B::RELAYED).await?);
     broker.create().await?;
     target.create_recording().await?;
     let directory = |role: &str| directory(&format!("{} {role}", run.name()));
@@ -73,7 +73,7 @@ pub(crate) async fn run<B: Broker>(run: &Run, servers: &mut Servers) -> Result<L
         plan: &plan,
         servers,
         tables,
-        brokers: vec![(NAME, broker), (RELAYED, target)],
+        brokers: vec![(NAME, broker), (B::RELAYED, target)],
         processes,
         progress: PROGRESS,
         // A confirmed message is published again if its relay dies before it has deleted it.

@@ -1,15 +1,15 @@
-//! Apache Kafka: its broker, the certificate of that, the Java runtime for it, and its jars, installed or downloaded from Maven
-//! Central.
+//! Apache Kafka: its broker, the certificate of that, and its jars, installed or downloaded from Maven Central.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use nix::sys::signal::Signal;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
+use crate::java::{self, Jars};
 use crate::server::Server;
 use crate::{Instance, place, process};
 
@@ -40,7 +40,7 @@ pub(crate) const SERVER: Server = Server {
     // They run and download Kafka.
     packages: &["default-jre-headless", "maven"],
     choice: "KAFKA_HOME",
-    is_installed: || libs_can_be_had() && java_program().is_some(),
+    is_installed: || (installed().is_some() || JARS.can_be_had()) && java::program().is_some(),
     create,
     launch,
     pids: &["pid"],
@@ -106,91 +106,27 @@ impl Certificate {
     }
 }
 
-/// The Java version that Kafka 4 is compiled for.
-const OLDEST: u32 = 17;
-
-/// Returns the program in `JAVA_HOME`, else that in `PATH`, if it is new enough.
-fn java_program() -> Option<PathBuf> {
-    let home = std::env::var_os("JAVA_HOME").map(|home| PathBuf::from(home).join("bin/java"));
-    let both = [home.filter(|java| java.is_file()), process::which("java", &[])];
-    both.into_iter().flatten().find(|java| java_version(java).is_some_and(|version| version >= OLDEST))
-}
-
-/// Returns Java with Kafka's jars, run in `home`: small, quick to start, and without files outside `home`.
+/// Returns Java with Kafka's jars, which logs as its configuration in `home` says.
 fn java(home: &Path, libs: &Path) -> Result<Command> {
-    let mut java = Command::new(java_program().with_context(|| format!("Apache Kafka needs Java {OLDEST} or newer"))?);
-    java.current_dir(home);
-    // One compiler tier and a single-threaded garbage collector: the CPUs are for the tests.
-    java.args(["-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]);
-    java.args(["-Djava.net.preferIPv4Stack=true", "-Dlog4j2.configurationFile=log4j2.properties"]);
-    java.arg(format!("-Djava.io.tmpdir={}", home.display()));
-    // Java itself expands the asterisk.
-    java.arg("-cp").arg(libs.join("*"));
+    let mut java = java::command(home, libs)?;
+    java.arg("-Dlog4j2.configurationFile=log4j2.properties");
     Ok(java)
 }
 
-/// Returns the 17 of `openjdk version "17.0.15" 2025-04-15`.
-fn java_version(java: &Path) -> Option<u32> {
-    let output = process::run(Command::new(java).arg("-version")).ok()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let (_, version) = said.split_once("version \"")?;
-    version.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
-}
+const JARS: Jars = Jars {
+    name: "Apache Kafka",
+    directory: "kafka",
+    version: Kafka::VERSION,
+    pom: include_str!("pom.xml"),
+    otherwise: "unpack Apache Kafka 4 and set KAFKA_HOME, or set KAFKA_BROKERS",
+};
 
-const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
-
-/// Returns the directory with the jars. Missing jars are downloaded.
-///
-/// # Errors
-/// Maven Central cannot be reached, for example; the text names the alternatives.
+/// Returns the directory with the jars: those that are installed, else those of Maven Central.
 fn libs() -> Result<PathBuf> {
-    installed().or_else(assembled).map_or_else(assemble, Ok)
-}
-
-/// Returns whether [`libs`] can succeed.
-fn libs_can_be_had() -> bool {
-    installed().or_else(assembled).is_some() || process::which("mvn", &[]).is_some()
+    installed().map_or_else(|| JARS.get(), Ok)
 }
 
 fn installed() -> Option<PathBuf> {
     let homes = [std::env::var_os("KAFKA_HOME").map(PathBuf::from), Some(PathBuf::from("/opt/kafka"))];
     homes.into_iter().flatten().map(|home| home.join("libs")).find(|libs| libs.is_dir())
-}
-
-fn assembled() -> Option<PathBuf> {
-    Some(cache().join(Kafka::VERSION).join("libs")).filter(|libs| libs.is_dir())
-}
-
-/// Returns the directory of the jars that all instances share; `cargo clean` removes it.
-fn cache() -> PathBuf {
-    place::root().join("target/kafka")
-}
-
-/// Downloads the jars. Only one process does this at a time, and under a temporary name until all are complete: an
-/// instance never sees a partial set.
-fn assemble() -> Result<PathBuf> {
-    fs::create_dir_all(cache()).with_context(|| format!("cannot create {}", cache().display()))?;
-    let lock = fs::File::create(cache().join("lock"))?;
-    lock.lock()?;
-    if let Some(libs) = assembled() {
-        return Ok(libs);
-    }
-    eprintln!("getting Apache Kafka {} from Maven Central", Kafka::VERSION);
-    let unfinished = cache().join("unfinished");
-    let _ = fs::remove_dir_all(&unfinished);
-    fs::create_dir(&unfinished)?;
-    maven(&unfinished).context(
-        "cannot get Apache Kafka from Maven Central: give Maven a mirror (~/.m2/settings.xml), or unpack Apache Kafka 4 \
-         and set KAFKA_HOME, or set KAFKA_BROKERS",
-    )?;
-    fs::rename(&unfinished, cache().join(Kafka::VERSION))?;
-    assembled().context("Maven has copied no jars")
-}
-
-fn maven(dir: &Path) -> Result<()> {
-    fs::write(dir.join("pom.xml"), include_str!("pom.xml"))?;
-    let mut mvn = Command::new("mvn");
-    mvn.current_dir(dir).args(["-B", "-q", COPY, "-DincludeScope=runtime", "-DoutputDirectory=libs"]);
-    process::run(mvn.arg(format!("-Dkafka.version={}", Kafka::VERSION)))?;
-    Ok(())
 }
