@@ -114,7 +114,12 @@ fn tune<Src: Source, St>(
         .lease_duration(Duration::from_secs(1))
         .poll_interval(Duration::from_millis(200))
         .observe(move |Observed { delivery, outcome, .. }| {
-            let event = if *outcome == Outcome::Duplicate { Event::Duplicate } else { Event::Written };
+            let event = match outcome {
+                // It is observed after the ack, and may have begun to run from the inbox before that.
+                Outcome::Scheduled { attempt: 0, .. } => return,
+                Outcome::Duplicate => Event::Duplicate,
+                _ => Event::Written,
+            };
             journal.note(event, id(delivery));
         });
     let worker = if mode.inbox { worker.inbox() } else { worker };
