@@ -119,7 +119,7 @@ mod tests {
         worker(open(&config, &table).await?, broker.queue("orders"))
             .handler::<reserve>()
             .retry(RetryPolicy::new().max_attempts(1))
-            .observe(move |observed| drop(outcomes.send(observed.outcome.as_str())))
+            .observe(move |observed| _ = outcomes.send(observed.outcome.as_str()))
             .run_until(three)
             .await?;
         all.sort_unstable();
