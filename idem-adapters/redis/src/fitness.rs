@@ -6,6 +6,8 @@ use idem_core::Error;
 use redis::RedisResult;
 
 use crate::Redis;
+use crate::script::SCRIPTS;
+use crate::steps::DEAD;
 
 /// The oldest version whose scripts may read the time and write.
 const OLDEST: u32 = 6;
@@ -31,6 +33,12 @@ pub(crate) async fn check(redis: &Redis) -> Result<(), Error> {
         let replica = "it is a replica, perhaps since a failover, and takes no writes";
         return Err(Error::database(format!("Redis at {address} cannot be written to"), replica));
     }
+    if let Some(lacking) = lacking(redis).await {
+        return Err(Error::Config(format!(
+            "Redis at {address} forbids this login commands of the steps: add `{lacking}` by ACL SETUSER, with the keys `~idem:*`. A step \
+             without one could be done in part"
+        )));
+    }
     if !redis.shared.warned.swap(true, Relaxed) {
         let sync: Result<Vec<String>, _> =
             redis::cmd("CONFIG").arg("GET").arg("appendfsync").query_async(&mut redis.connection()).await;
@@ -42,6 +50,15 @@ pub(crate) async fn check(redis: &Redis) -> Result<(), Error> {
 
 async fn ask(redis: &Redis) -> RedisResult<String> {
     redis::cmd("INFO").query_async(&mut redis.connection()).await
+}
+
+/// Returns the commands that the login lacks. `None` if it has all, or it cannot be said now: then a step says it.
+async fn lacking(redis: &Redis) -> Option<String> {
+    let asked = SCRIPTS.lacking.key(DEAD).invoke_async::<Vec<String>>(&mut redis.connection()).await;
+    match asked {
+        Ok(lacking) => (!lacking.is_empty()).then(|| lacking.join(" ")),
+        Err(error) => (error.code() == Some("NOPERM")).then(|| "+evalsha +script|load".to_owned()),
+    }
 }
 
 fn is_replica(info: &str) -> bool {

@@ -1,4 +1,5 @@
-//! The steps as scripts. Redis runs each as a whole, and writes either all of its effects to its log or none.
+//! The steps as scripts. Redis runs each as a whole. But an error, as of a command that the login lacks, ends a script, and what it has
+//! written until then stays. So the state of a record is the last that a step writes, and a step that has failed is repeated.
 
 use std::sync::LazyLock;
 
@@ -74,8 +75,8 @@ return 1
 
 /// Arguments: token, retention, and for each command the type that its key must have, its length, and itself.
 ///
-/// The types are checked before anything is written. The completion is written first, so that a server without memory refuses it
-/// before any write. If the first command fails, nothing of the handler is written, and the message is running again.
+/// The types are checked before anything is written. The completion is written before the commands, so that a server without memory
+/// refuses it before any of them. If the first command fails, nothing of the handler is written, and the message is running again.
 const COMPLETE: &str = r"
 local token = ARGV[1]
 if record.token ~= token then return { 'lost' } end
@@ -102,8 +103,9 @@ while at <= #ARGV do
     commands[#commands + 1] = command
     at = at + 2 + length
 end
-redis.call('HSET', key, 'state', 'done', 'at', now())
+redis.call('HSET', key, 'at', now())
 redis.call('PEXPIRE', key, ARGV[2])
+redis.call('HSET', key, 'state', 'done')
 for number, command in ipairs(commands) do
     local answer = redis.pcall(unpack(command))
     if type(answer) == 'table' and answer.err then
@@ -126,24 +128,37 @@ const BURY: &str = r"
 if record.token ~= ARGV[1] or record.state == 'done' or not record.state then return 0 end
 if record.state == 'dead' then return 1 end
 redis.call('SADD', KEYS[2], key)
-redis.call('HSET', key, 'state', 'dead', 'at', now(), 'letter', ARGV[2])
-redis.call('HDEL', key, 'until', 'starts')
 redis.call('PERSIST', key)
+redis.call('HDEL', key, 'until', 'starts')
+redis.call('HSET', key, 'state', 'dead', 'at', now(), 'letter', ARGV[2])
 return 1
 ";
 
 /// Keys: the record, the set of dead ones. Arguments: `replay` or `discard`, retention.
 const RESOLVE: &str = r"
 if record.state ~= 'dead' then return 0 end
-redis.call('SREM', KEYS[2], key)
 if ARGV[1] == 'replay' then
     redis.call('DEL', key)
 else
-    redis.call('HSET', key, 'state', 'done', 'at', now())
-    redis.call('HDEL', key, 'letter')
     redis.call('PEXPIRE', key, ARGV[2])
+    redis.call('HSET', key, 'state', 'done', 'at', now(), 'letter', '')
 end
+redis.call('SREM', KEYS[2], key)
 return 1
+";
+
+/// Returns the commands of the steps that the login lacks, where the server can tell (Redis 7, Valkey). Key: any of idem.
+const LACKING: &str = r"
+local lacking, key = {}, KEYS[1]
+if not redis.acl_check_cmd then return lacking end
+local commands = {
+    { 'TIME' }, { 'TYPE', key }, { 'HMGET', key, 'a' }, { 'HSET', key, 'a', '1' }, { 'HDEL', key, 'a' }, { 'DEL', key },
+    { 'PEXPIRE', key, '1' }, { 'PTTL', key }, { 'PERSIST', key }, { 'SADD', key, 'a' }, { 'SREM', key, 'a' },
+}
+for _, command in ipairs(commands) do
+    if not redis.acl_check_cmd(unpack(command)) then lacking[#lacking + 1] = '+' .. string.lower(command[1]) end
+end
+return lacking
 ";
 
 /// The steps, each with the hash of its text.
@@ -154,6 +169,7 @@ pub(crate) struct Scripts {
     pub(crate) complete: Script,
     pub(crate) bury: Script,
     pub(crate) resolve: Script,
+    pub(crate) lacking: Script,
 }
 
 pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
@@ -165,5 +181,6 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
         complete: script(COMPLETE),
         bury: script(BURY),
         resolve: script(RESOLVE),
+        lacking: Script::new(LACKING),
     }
 });

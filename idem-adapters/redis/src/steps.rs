@@ -16,7 +16,7 @@ use crate::{Redis, RedisWrites, fitness};
 pub(crate) const PREFIX: &str = "idem:";
 
 /// The set of the records with dead letters.
-const DEAD: &str = "idem:dead";
+pub(crate) const DEAD: &str = "idem:dead";
 
 fn key(id: &Id) -> Vec<u8> {
     [PREFIX.as_bytes(), &id.name()].concat()
