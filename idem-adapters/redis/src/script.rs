@@ -75,7 +75,7 @@ return 1
 
 /// Arguments: token, retention, and for each command the type that its key must have, its length, and itself.
 ///
-/// The types are checked before anything is written. The completion is written before the commands, so that a server without memory
+/// The types and, on Redis 7 and Valkey, the permissions are checked before anything is written. The completion is written before the commands, so that a server without memory
 /// refuses it before any of them. If the first command fails, nothing of the handler is written, and the message is running again.
 const COMPLETE: &str = r"
 local token = ARGV[1]
@@ -92,6 +92,9 @@ while at <= #ARGV do
     local found = types[written] or redis.call('TYPE', written).ok
     if kind ~= '' and found ~= 'none' and found ~= kind then
         return { 'refused', name .. ' needs a ' .. kind .. ', and the key ' .. written .. ' has a ' .. found }
+    end
+    if redis.acl_check_cmd and not redis.acl_check_cmd(unpack(command)) then
+        return { 'refused', name .. ' of the key ' .. written .. ' is not permitted to this login' }
     end
     if name == 'SET' then
         types[written] = 'string'
