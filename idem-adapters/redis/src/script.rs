@@ -17,7 +17,7 @@ end
 local KNOWN = { running = true, done = true, half = true, dead = true }
 local function read(key)
     local kind = redis.call('TYPE', key).ok
-    if kind == 'none' then return {} end
+    if kind == 'none' then return { letter = '' } end
     if kind ~= 'hash' then return nil, 'a ' .. kind end
     local found = redis.call('HMGET', key, 'state', 'fingerprint', 'token', 'until', 'starts', 'at', 'letter')
     if not KNOWN[found[1]] then return nil, 'a hash with another state' end
@@ -50,7 +50,12 @@ if record.state and record.token ~= token and record.ends > time then
 end
 if not record.state or record.token ~= token then starts = starts + 1 end
 redis.call('HSET', key, 'state', 'running', 'fingerprint', ARGV[2], 'token', token, 'until', time + ARGV[3], 'starts', starts)
-redis.call('PEXPIRE', key, ARGV[4])
+-- The letter of a message that is replayed stays until the message is done.
+if record.letter == '' then
+    redis.call('PEXPIRE', key, ARGV[4])
+else
+    redis.call('PERSIST', key)
+end
 return { 'new', starts, time }
 ";
 
@@ -58,25 +63,27 @@ return { 'new', starts, time }
 const RENEW: &str = r"
 if record.state ~= 'running' or record.token ~= ARGV[1] then return 0 end
 redis.call('HSET', key, 'until', now() + ARGV[2])
-if redis.call('PTTL', key) < 2 * ARGV[2] then redis.call('PEXPIRE', key, 2 * ARGV[2]) end
+local left = redis.call('PTTL', key)
+if left >= 0 and left < 2 * ARGV[2] then redis.call('PEXPIRE', key, 2 * ARGV[2]) end
 return 1
 ";
 
 /// Arguments: token.
 const RELEASE: &str = r"
 if record.state ~= 'running' or record.token ~= ARGV[1] then return 0 end
-if record.starts <= 1 then
+if record.starts <= 1 and record.letter == '' then
     redis.call('DEL', key)
 else
-    redis.call('HSET', key, 'token', '', 'until', 0, 'starts', record.starts - 1)
+    redis.call('HSET', key, 'token', '', 'until', 0, 'starts', math.max(record.starts - 1, 0))
 end
 return 1
 ";
 
-/// Arguments: token, retention, and for each command the type that its key must have, its length, and itself.
+/// Keys: the record, the set of dead ones, and those of the commands. Arguments: token, retention, and for each command the type that its
+/// key must have, its length, and itself.
 ///
-/// The types and, on Redis 7 and Valkey, the permissions are checked before anything is written. The completion is written before the commands, so that a server without memory
-/// refuses it before any of them. If the first command fails, nothing of the handler is written, and the message is running again.
+/// The types and, on Redis 7 and Valkey, the permissions are checked before anything is written. The completion is written before the
+/// commands, so that a server without memory refuses it before any of them. If the first command fails, nothing of the handler is written, and the message is running again.
 const COMPLETE: &str = r"
 local token = ARGV[1]
 if record.token ~= token then return { 'lost' } end
@@ -115,6 +122,7 @@ for number, command in ipairs(commands) do
         local why = command[1] .. ' of the key ' .. command[2] .. ' failed: ' .. answer.err
         if number == 1 then
             redis.call('HSET', key, 'state', 'running')
+            if record.letter ~= '' then redis.call('PERSIST', key) end
             return { 'refused', why }
         end
         redis.call('HSET', key, 'state', 'half', 'letter', why)
@@ -122,7 +130,8 @@ for number, command in ipairs(commands) do
         return { 'half', why }
     end
 end
-redis.call('HDEL', key, 'until', 'starts')
+redis.call('HDEL', key, 'until', 'starts', 'letter')
+if record.letter ~= '' then redis.call('SREM', KEYS[2], key) end
 return { 'yes' }
 ";
 
@@ -139,13 +148,15 @@ return 1
 
 /// Keys: the record, the set of dead ones. Arguments: `replay` or `discard`, retention.
 const RESOLVE: &str = r"
-if record.state ~= 'dead' then return 0 end
+local is_replayed = record.state == 'running' and record.letter ~= ''
+if record.state ~= 'dead' and not is_replayed then return 0 end
 if ARGV[1] == 'replay' then
-    redis.call('DEL', key)
-else
-    redis.call('PEXPIRE', key, ARGV[2])
-    redis.call('HSET', key, 'state', 'done', 'at', now(), 'letter', '')
+    -- The letter stays, and is listed, until the message that is published again is done. If that runs already, it goes on.
+    if not is_replayed then redis.call('HSET', key, 'state', 'running', 'token', '', 'until', 0, 'starts', 0) end
+    return 1
 end
+redis.call('PEXPIRE', key, ARGV[2])
+redis.call('HSET', key, 'state', 'done', 'at', now(), 'token', '', 'letter', '')
 redis.call('SREM', KEYS[2], key)
 return 1
 ";

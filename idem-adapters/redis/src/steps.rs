@@ -101,6 +101,7 @@ impl KeyValueStore for Redis {
             return Ok(Completed::Refused(flaw.clone()));
         }
         let mut step = SCRIPTS.complete.key(key(id));
+        step.key(DEAD);
         for command in &writes.commands {
             if let Some(written) = command.parts.get(1) {
                 step.key(written);
@@ -137,8 +138,9 @@ impl KeyValueStore for Redis {
                 get.arg(name).arg("state").arg("letter");
                 let (state, letter): (Option<String>, Option<Vec<u8>>) =
                     get.query_async(&mut self.connection()).await.map_err(fault)?;
-                // It may have been resolved meanwhile.
-                let letter = letter.filter(|_| state.as_deref() == Some("dead")).and_then(|text| Letter::decode(&text));
+                // It may have been resolved meanwhile. One that runs is replayed.
+                let is_letter = matches!(state.as_deref(), Some("dead" | "running"));
+                let letter = letter.filter(|_| is_letter).and_then(|text| Letter::decode(&text));
                 letters.extend(letter.filter(|letter| filter.matches(letter)));
             }
             cursor = next;

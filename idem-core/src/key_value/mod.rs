@@ -101,11 +101,14 @@ pub trait KeyValueStore: Clone + Send + Sync + 'static {
     /// Makes the message a dead letter, in place of its lease. Repeated under the same token, it is [`Held::Yes`].
     fn bury(&self, id: &Id, token: Uuid, letter: &Letter) -> impl Future<Output = Answer<Held>> + Send;
 
-    /// Returns the dead letters that match, in no order.
+    /// Returns the dead letters that match, in no order; also those that are replayed and not done yet.
     fn dead(&self, filter: &LetterFilter) -> impl Future<Output = Answer<Vec<Letter>>> + Send;
 
-    /// Ends a dead letter. Returns `false` if there is none under this id. `keep`: for how long copies of a discarded message
+    /// Resolves a dead letter. Returns `false` if there is none under this id. `keep`: for how long copies of a discarded message
     /// are still duplicates.
+    ///
+    /// A replay lets the message start, with no start counted, and keeps the letter until it is completed or buried: no lease, release or
+    /// retention ends it. It can be repeated, and then changes nothing.
     fn resolve(&self, id: &Id, how: Resolve, keep: Duration) -> impl Future<Output = Answer<bool>> + Send;
 }
 
@@ -220,7 +223,7 @@ impl<K: KeyValueStore> KeyValue<K> {
         &self.store
     }
 
-    /// Returns the dead letters that match, in no order.
+    /// Returns the dead letters that match, in no order; also those that are replayed and not done yet.
     ///
     /// # Errors
     /// The store cannot be used.
@@ -228,10 +231,11 @@ impl<K: KeyValueStore> KeyValue<K> {
         self.store.dead(filter).await.map_err(|fault| Error::database("could not read the dead letters", fault))
     }
 
-    /// Ends a dead letter. Returns `false` if there is none under this id, because somebody else has ended it.
+    /// Resolves a dead letter. Returns `false` if there is none under this id: it is discarded, or its message was replayed and is processed.
+    /// Replay, then publish; nothing is lost in between.
     ///
     /// # Errors
-    /// The store cannot be used, and the letter may be ended or not; repeat it.
+    /// The store cannot be used, and the letter may be resolved or not; repeat it.
     pub async fn resolve(&self, id: &Id, how: Resolve) -> Result<bool, Error> {
         let resolved = self.store.resolve(id, how, self.retention).await;
         resolved.map_err(|fault| Error::database("could not resolve a dead letter", fault))
