@@ -41,6 +41,8 @@ if record.state == 'done' or record.state == 'dead' then
     return { 'done', record.fingerprint, math.max(time - record.at, 0) }
 end
 if record.state == 'half' then
+    -- Its letter must have its own message: that of a lost answer comes again.
+    if record.fingerprint ~= ARGV[2] then return { 'busy', 1000 } end
     redis.call('HSET', key, 'token', token)
     return { 'half', record.letter }
 end

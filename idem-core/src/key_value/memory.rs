@@ -14,6 +14,9 @@ use crate::{Error, Fingerprint};
 
 use super::{Acquired, Completed, Held, Id, KeyValueStore, Letter, LetterFilter, Resolve};
 
+/// The wait for a message whose writes are half applied, until somebody has buried it.
+const HALF: Duration = Duration::from_secs(1);
+
 /// A key-value store in memory, for tests of handlers. Clones share their records. Time is that of Tokio, so a test may pause it.
 ///
 /// `W` are the writes of the store for which it stands in, such as `RedisWrites`. They are recorded and not interpreted.
@@ -147,6 +150,7 @@ impl<W: Default + Clone + Send + Sync + 'static> KeyValueStore for Memory<W> {
                 State::Done { since } | State::Dead { since } => {
                     Acquired::Done { fingerprint: record.fingerprint, age: now - *since }
                 }
+                State::Half { .. } if record.fingerprint != fingerprint => Acquired::Busy { left: HALF },
                 State::Half { why } => {
                     record.token = token;
                     Acquired::HalfApplied(why.clone())

@@ -135,7 +135,8 @@ pub enum Acquired {
         /// For how long the lease still lasts.
         left: Duration,
     },
-    /// Some of its writes were applied, and the others were not. The lease is that of the token, to bury it.
+    /// Some of its writes were applied, and the others were not. The lease is that of the token, to bury it. Another message with the
+    /// same key, by its fingerprint, is [`Busy`](Self::Busy) until then.
     HalfApplied(String),
 }
 
