@@ -28,6 +28,9 @@ const MAX_STARTS: u32 = 4;
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(10);
 
+/// The longest wait for the next attempt: the delivery is unacked meanwhile, and brokers limit that.
+pub(super) const LONGEST_HELD: Duration = Duration::from_secs(5 * 60);
+
 /// How long giving a lease up may take. If it fails, the lease runs out.
 const GIVE_UP: Duration = Duration::from_secs(2);
 
@@ -267,7 +270,8 @@ impl<K: KeyValueStore> Pipeline<KeyValue<K>> {
                     lease.attempts = failure.attempts;
                 }
                 route.meters.count(&failure.logged_with(None, || "it waits unacked in this worker".to_owned()));
-                Ended::Park(Wait::After(delay))
+                // It may be a number of another service.
+                Ended::Park(Wait::After(delay.min(LONGEST_HELD)))
             }
         }
     }
