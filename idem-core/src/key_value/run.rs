@@ -197,7 +197,10 @@ impl<K: KeyValueStore> Pipeline<KeyValue<K>> {
         now: SystemTime,
     ) -> Option<Failure> {
         if starts > MAX_STARTS {
-            let error = format!("the process ended {MAX_STARTS} times while the message ran, or was killed as often");
+            let error = format!(
+                "the process ended {MAX_STARTS} times while the message ran, in it or in another one beside it, or was killed as often. If it \
+                 was in another one, resolve this letter with `Replay`, and publish the message again"
+            );
             return Some(Failure::undeliverable(Undeliverable::new(Reason::Crashed, error)));
         }
         // Only without a record is it unknown whether it was processed.
