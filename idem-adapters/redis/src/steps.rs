@@ -31,6 +31,12 @@ impl Redis {
         step.invoke_async(&mut self.connection()).await.map_err(fault)
     }
 
+    /// Returns whether the login may do the steps with this record.
+    async fn permits(&self, id: &Id) -> bool {
+        let mut asked = SCRIPTS.lacking.key(key(id));
+        asked.key(DEAD).invoke_async::<Vec<String>>(&mut self.connection()).await.is_ok_and(|lacking| lacking.is_empty())
+    }
+
     /// Calls a step whose answer is whether the token had the lease.
     async fn held(&self, step: &ScriptInvocation<'_>) -> Answer<Held> {
         Ok(if self.call::<i64>(step).await? == 1 { Held::Yes } else { Held::Lost })
@@ -114,7 +120,14 @@ impl KeyValueStore for Redis {
                 step.arg(part);
             }
         }
-        completed(&self.call::<Vec<Value>>(&step).await?).ok_or_else(|| unexpected("complete"))
+        match step.invoke_async::<Vec<Value>>(&mut self.connection()).await {
+            Ok(answer) => completed(&answer).ok_or_else(|| unexpected("complete")),
+            // Redis has looked at the keys before the script. If the record alone is permitted, others may go on.
+            Err(error) if error.code() == Some("NOPERM") && !writes.is_empty() && self.permits(id).await => {
+                Ok(Completed::Refused(format!("the login may not write all keys of the handler: {error}")))
+            }
+            Err(error) => Err(fault(error)),
+        }
     }
 
     async fn release(&self, id: &Id, token: Uuid) -> Answer<Held> {
