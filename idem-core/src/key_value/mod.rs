@@ -211,8 +211,9 @@ impl<K: KeyValueStore> KeyValue<K> {
     }
 
     /// Sets for how long a record is kept once its message is processed; 7 days by default. A worker refuses to start if its broker
-    /// can deliver a message again for longer. A message that was published longer ago, and has no record, becomes a dead letter
-    /// (`too old`), because it may have been processed.
+    /// says that it keeps messages for longer, and warns if it keeps them without a limit. A broker that says nothing is not checked. A
+    /// message that was published longer ago, and has no record, becomes a dead letter
+    /// (`too old`), because it may have been processed; also one that is delivered for the first time, to a new consumer or after a long outage.
     ///
     /// Deploy a longer retention to all workers before the broker keeps messages for longer.
     pub fn retention(self, retention: Duration) -> Self {
