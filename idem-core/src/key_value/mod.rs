@@ -164,7 +164,7 @@ pub enum Completed {
 }
 
 /// Stands for the connection of a handler with `best_effort`: it has none. Its effect is in another system, and is deduplicated:
-/// copies do not repeat it, but a process that ends between the effect and the completion does.
+/// copies do not repeat it, but a process that ends between the effect and the completion does, and so does an attempt that fails behind it.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct BestEffort;
