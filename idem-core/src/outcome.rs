@@ -165,7 +165,7 @@ reasons! {
 
 impl Reason {
     /// Returns whether a dead letter with this reason can be replayed only by force, because some of its effects may
-    /// persist.
+    /// persist. In a key-value store a replay needs no force, and the letter says what to check before.
     pub fn needs_force(self) -> bool {
         matches!(self, Self::Committed | Self::TooOld)
     }

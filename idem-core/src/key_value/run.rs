@@ -232,7 +232,7 @@ impl<K: KeyValueStore> Pipeline<KeyValue<K>> {
                 carried.lease = None;
                 Ok(Ended::Done(Outcome::Processed))
             }
-            Some(Ok(Completed::Lost)) => Ok(self.lost(carried, route)),
+            Some(Ok(Completed::Lost)) => Ok(self.lost(carried, route, false)),
             Some(Ok(Completed::Refused(why))) => Err(Failure::new(Ok(Duration::ZERO), why)),
             Some(Ok(Completed::HalfApplied(why))) => Err(half_applied(&why)),
             Some(Err(error)) => Err(Failure::returned(error)),
@@ -241,10 +241,11 @@ impl<K: KeyValueStore> Pipeline<KeyValue<K>> {
     }
 
     /// Counts a lease that was lost. The delivery starts over: the message is now somebody else's, or already done.
-    fn lost(&self, carried: &mut Carried, route: &Route<KeyValue<K>>) -> Ended {
+    fn lost(&self, carried: &mut Carried, route: &Route<KeyValue<K>>, is_half: bool) -> Ended {
         carried.lease = None;
         route.meters.lost.increment(1);
         let repeats = match route.handler.is_best_effort() {
+            _ if is_half => "some of its writes were applied",
             true => "its effect may be repeated",
             false => "nothing of it was written",
         };
@@ -297,7 +298,7 @@ impl<K: KeyValueStore> Pipeline<KeyValue<K>> {
                 Ended::Done(failure.logged_with(None, || format!("KeyValue::dead, consumer {:?}", self.consumer)))
             }
             Some(Ok(Held::Lost)) => match self.routes.get(identity.handler) {
-                Some(route) => self.lost(carried, route),
+                Some(route) => self.lost(carried, route, reason == Reason::HalfApplied),
                 None => Ended::Park(Wait::Claim),
             },
             Some(Err(error)) => {
