@@ -74,7 +74,8 @@ impl RetryPolicy {
         let growth = self.factor.powi(i32::try_from(self.attempts.saturating_sub(2)).unwrap_or(i32::MAX));
         match self.attempts {
             0 | 1 => Duration::ZERO,
-            _ => Duration::try_from_secs_f32(self.first.as_secs_f32() * growth).map_or(self.longest, |last| last.min(self.longest)),
+            _ => Duration::try_from_secs_f32(self.first.as_secs_f32() * growth)
+                .map_or(self.longest, |last| last.min(self.longest)),
         }
     }
 

@@ -34,7 +34,11 @@ impl Redis {
     /// Returns whether the login may do the steps with this record.
     async fn permits(&self, id: &Id) -> bool {
         let mut asked = SCRIPTS.lacking.key(key(id));
-        asked.key(DEAD).invoke_async::<Vec<String>>(&mut self.connection()).await.is_ok_and(|lacking| lacking.is_empty())
+        asked
+            .key(DEAD)
+            .invoke_async::<Vec<String>>(&mut self.connection())
+            .await
+            .is_ok_and(|lacking| lacking.is_empty())
     }
 
     /// Calls a step whose answer is whether the token had the lease.

@@ -76,18 +76,20 @@ impl<K: KeyValueStore> Pipeline<KeyValue<K>> {
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             rounds.tick().await;
-            let renew = async |(token, id): (Uuid, Id)| match timeout(quarter, self.store.store.renew(&id, token, lease)).await {
-                Ok(Ok(Held::Yes)) => {}
-                Ok(Ok(Held::Lost)) => {
-                    self.held.0.lock().remove(&token);
-                    tracing::debug!(key = %id.key, "the lease of a message that runs is lost");
-                }
-                Ok(Err(fault)) => {
-                    self.outage.report(&fault);
-                    tracing::debug!(error = %fault, "a lease was not renewed; it is tried again");
-                }
-                Err(_) => tracing::debug!("a lease was not renewed in time; it is tried again"),
-            };
+            let renew =
+                async |(token, id): (Uuid, Id)| match timeout(quarter, self.store.store.renew(&id, token, lease)).await
+                {
+                    Ok(Ok(Held::Yes)) => {}
+                    Ok(Ok(Held::Lost)) => {
+                        self.held.0.lock().remove(&token);
+                        tracing::debug!(key = %id.key, "the lease of a message that runs is lost");
+                    }
+                    Ok(Err(fault)) => {
+                        self.outage.report(&fault);
+                        tracing::debug!(error = %fault, "a lease was not renewed; it is tried again");
+                    }
+                    Err(_) => tracing::debug!("a lease was not renewed in time; it is tried again"),
+                };
             stream::iter(self.held.older_than(quarter / 2)).for_each_concurrent(AT_ONCE, renew).await;
         }
     }

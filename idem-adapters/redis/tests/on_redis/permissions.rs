@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use idem_conformance::texts;
 use idem_core::Fingerprint;
-use idem_core::key_value::{
-    Acquired, Completed, Held, Id, KeyValue, KeyValueStore, Letter, LetterFilter, Resolve,
-};
+use idem_core::key_value::{Acquired, Completed, Held, Id, KeyValue, KeyValueStore, Letter, LetterFilter, Resolve};
 use idem_core::store::StoreError;
 use idem_core::{Delivery, Reason};
 use idem_redis::{Redis, RedisWrites};
