@@ -85,7 +85,8 @@ return 1
 /// key must have, its length, and itself.
 ///
 /// The types and, on Redis 7 and Valkey, the permissions are checked before anything is written. The completion is written before the
-/// commands, so that a server without memory refuses it before any of them. If the first command fails, nothing of the handler is written, and the message is running again.
+/// commands, so that a server without memory refuses it before any of them. If the first command fails, nothing of the handler is written,
+/// and the message is running again.
 const COMPLETE: &str = r"
 local token = ARGV[1]
 if record.token ~= token then return { 'lost' } end
