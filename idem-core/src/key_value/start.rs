@@ -33,7 +33,8 @@ pub(super) async fn register<K: KeyValueStore>(
         tracing::info!(
             consumer,
             handlers = ?best_effort,
-            "best effort: the effects of these handlers are deduplicated, and may be repeated after a crash, a failed or late attempt, a shutdown or a failover"
+            "best effort: the effects of these handlers are deduplicated, and may be repeated after a crash, a failed or late \
+             attempt, a shutdown or a failover"
         );
     }
     let route = |(id, handler): (i32, &Arc<dyn Registered<KeyValue<K>>>)| {
