@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use aws_sdk_dynamodb::config::retry::RetryConfig;
 use idem_conformance::soon;
-use idem_core::key_value::{Completed, KeyValueStore};
+use idem_core::key_value::{Acquired, Completed, KeyValueStore};
 use idem_core::store::StoreError;
 use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, State, Worker};
 use idem_dynamodb::{DynamoDb, DynamoWrites};
@@ -81,6 +82,26 @@ async fn a_server_that_is_away_is_a_lost_connection() {
     // Its answers to other actions are a panic, and the connection ends.
     let away = store.acquire(&id(), Fingerprint::of(b"{}"), Uuid::new_v4(), LONG, LONG).await;
     assert!(matches!(away, Err(StoreError::ConnectionLost(_))), "{away:?}");
+}
+
+/// A connection hangs. The configuration has no timeout, and the next attempt is made on another connection.
+#[tokio::test]
+async fn an_attempt_that_hangs_does_not_hold_up_its_request() {
+    let asked = AtomicUsize::new(0);
+    let url = serve(move |request| {
+        let hangs = request.action == "UpdateItem" && asked.fetch_add(1, SeqCst) == 0;
+        async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            table(&request.action).unwrap_or((200, "{}".to_owned()))
+        }
+    })
+    .await;
+    let config = config(&url).into_builder().retry_config(RetryConfig::standard()).build();
+    let store = DynamoDb::connect(&config, "idem").await.unwrap().store().clone();
+    let acquired = store.acquire(&id(), Fingerprint::of(b"{}"), Uuid::new_v4(), LONG, LONG).await;
+    assert!(matches!(acquired, Ok(Acquired::New { starts: 1, .. })), "{acquired:?}");
 }
 
 /// The policy lacks an action: nothing is wrong with the message.
