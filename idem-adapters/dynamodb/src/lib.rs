@@ -23,7 +23,8 @@
 //! index `dead` lists, about a second later.
 //!
 //! DynamoDB has no clock for its clients, so times are those of the workers. One whose clock is wrong takes over a lease that lasts,
-//! or waits for one that is over. The first runs a message a second time, and only one of the runs can be completed.
+//! or waits for one that is over. The first runs a message a second time, and only one of the runs can be completed. A completion by
+//! a clock that is an hour behind also ends its record an hour early: a copy in the last hour of the retention runs, and is completed.
 //!
 //! # Table
 //!
