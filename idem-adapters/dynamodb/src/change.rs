@@ -43,6 +43,10 @@ pub(crate) const RELEASE: Statement = Statement {
     condition: "#state = :running AND #token = :token",
 };
 
+/// Changes nothing. It shows whether the token has the lease, and that the policy permits changes of records.
+pub(crate) const TOUCH: Statement =
+    Statement { update: "SET #token = :token", condition: "#state = :running AND #token = :token" };
+
 pub(crate) const COMPLETE: Statement = Statement {
     update: "SET #state = :done, #at = :at, #ttl = :ttl REMOVE #until, #starts",
     condition: "#state = :running AND #token = :token",

@@ -146,7 +146,7 @@ impl KeyValueStore for DynamoDb {
         let change = change.with(":at", now).with(":ttl", ttl(now, keep));
         let changed = match writes.is_empty() {
             true => self.change(id, change).await?,
-            false => match self.change_with(id, change, writes).await? {
+            false => match self.change_with(id, token, change, writes).await? {
                 Ok(changed) => changed,
                 Err(why) => return Ok(Completed::Refused(why)),
             },

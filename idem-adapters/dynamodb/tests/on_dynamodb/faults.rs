@@ -1,7 +1,7 @@
 //! Answers that no test server gives: throttling, conflicts, none at all.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::config::retry::RetryConfig;
@@ -115,6 +115,31 @@ async fn a_denied_action_is_no_fault_of_the_message() {
         matches!(&denied, Err(StoreError::Unavailable(why)) if why.to_string().contains("AccessDenied")),
         "{denied:?}"
     );
+}
+
+/// One handler's table is denied, and the other handlers of the worker run.
+#[tokio::test]
+async fn a_denied_table_of_a_handler_is_a_failed_attempt() {
+    let records_are_denied = Arc::new(AtomicBool::new(false));
+    let denied = records_are_denied.clone();
+    let url = serve(move |request| {
+        let answer = match request.action.as_str() {
+            "TransactWriteItems" => error("AccessDeniedException", ""),
+            "UpdateItem" if denied.load(SeqCst) => error("AccessDeniedException", ""),
+            "UpdateItem" => (200, "{}".to_owned()),
+            action => table(action).unwrap(),
+        };
+        async move { answer }
+    })
+    .await;
+    let store = DynamoDb::connect(&config(&url), "idem").await.unwrap().store().clone();
+    let (id, mut writes) = (id(), DynamoWrites::default());
+    writes.delete(counter("n"));
+    let refused = store.complete(&id, Uuid::new_v4(), LONG, &writes).await;
+    assert!(matches!(&refused, Ok(Completed::Refused(why)) if why.contains("AccessDenied")), "{refused:?}");
+    records_are_denied.store(true, SeqCst);
+    let denied = store.complete(&id, Uuid::new_v4(), LONG, &writes).await;
+    assert!(matches!(&denied, Err(StoreError::Unavailable(_))), "{denied:?}");
 }
 
 /// The first request of its completion was applied, and its answer was lost.
