@@ -15,27 +15,39 @@ pub(crate) struct Statement {
 }
 
 const START: &str = "SET #state = :running, #fingerprint = :fingerprint, #token = :token, #until = :until, \
-    #starts = :starts, #ttl = :ttl REMOVE #at, #letter, #dead";
+    #starts = :starts, #ttl = :ttl REMOVE #at";
 
 /// Starts a message without a record, or whose record has ended.
 pub(crate) const ACQUIRE: Statement =
     Statement { update: START, condition: "attribute_not_exists(#pk) OR #ttl <= :now" };
 
 /// Starts a message again whose record is still the one that was read.
-pub(crate) const TAKE_OVER: Statement =
-    Statement { update: START, condition: "#state = :running AND #token = :seen AND #until = :ended" };
+pub(crate) const TAKE_OVER: Statement = Statement {
+    update: START,
+    condition: "#state = :running AND #token = :seen AND #until = :ended AND attribute_not_exists(#letter)",
+};
 
-/// Lets the lease last, if the record lasts for at least as long.
-pub(crate) const RENEW: Statement =
-    Statement { update: "SET #until = :until", condition: "#state = :running AND #token = :token AND #ttl >= :ttl" };
+/// The same behind a replay. Its letter stays, and so has no end, until the message is completed or buried.
+pub(crate) const RESUME: Statement = Statement {
+    update: "SET #fingerprint = :fingerprint, #token = :token, #until = :until, #starts = :starts",
+    condition: "#state = :running AND #token = :seen AND #until = :ended AND attribute_exists(#letter)",
+};
+
+/// Lets the lease last, if the record lasts for at least as long. One with a letter has no end.
+pub(crate) const RENEW: Statement = Statement {
+    update: "SET #until = :until",
+    condition: "#state = :running AND #token = :token AND (#ttl >= :ttl OR attribute_not_exists(#ttl))",
+};
 
 /// The same, for a run that takes longer than the retention.
 pub(crate) const PROLONG: Statement =
     Statement { update: "SET #until = :until, #ttl = :ttl", condition: "#state = :running AND #token = :token" };
 
 /// Deletes a record of one start.
-pub(crate) const FORGET: Statement =
-    Statement { update: "", condition: "#state = :running AND #token = :token AND #starts = :one" };
+pub(crate) const FORGET: Statement = Statement {
+    update: "",
+    condition: "#state = :running AND #token = :token AND #starts = :one AND attribute_not_exists(#letter)",
+};
 
 /// Takes the last start back.
 pub(crate) const RELEASE: Statement = Statement {
@@ -48,7 +60,7 @@ pub(crate) const TOUCH: Statement =
     Statement { update: "SET #token = :token", condition: "#state = :running AND #token = :token" };
 
 pub(crate) const COMPLETE: Statement = Statement {
-    update: "SET #state = :done, #at = :at, #ttl = :ttl REMOVE #until, #starts",
+    update: "SET #state = :done, #at = :at, #ttl = :ttl REMOVE #until, #starts, #letter, #dead",
     condition: "#state = :running AND #token = :token",
 };
 
@@ -57,11 +69,16 @@ pub(crate) const BURY: Statement = Statement {
     condition: "#state = :running AND #token = :token",
 };
 
-pub(crate) const REPLAY: Statement = Statement { update: "", condition: "#state = :dead" };
-
-pub(crate) const DISCARD: Statement = Statement {
-    update: "SET #state = :done, #at = :at, #ttl = :ttl REMOVE #letter, #dead",
+/// Lets the key run. The letter stays, and is listed, until the message that is published again is completed or buried.
+pub(crate) const REPLAY: Statement = Statement {
+    update: "SET #state = :running, #token = :nobody, #until = :zero, #starts = :zero REMOVE #at",
     condition: "#state = :dead",
+};
+
+/// Completes a message in place of its letter, also of one that was replayed. A run of it is over then.
+pub(crate) const DISCARD: Statement = Statement {
+    update: "SET #state = :done, #at = :at, #ttl = :ttl REMOVE #until, #starts, #letter, #dead",
+    condition: "attribute_exists(#letter)",
 };
 
 /// A statement with its names and values, of which DynamoDB takes exactly those that occur.
@@ -109,7 +126,19 @@ mod tests {
         let mut names: Vec<_> = change.names.into_iter().collect();
         names.sort();
         let names: Vec<_> = names.iter().map(|(word, name)| format!("{word}={name}")).collect();
-        assert_eq!(names, ["#at=at", "#starts=starts", "#state=state", "#token=token", "#ttl=ttl", "#until=until"]);
+        assert_eq!(
+            names,
+            [
+                "#at=at",
+                "#dead=dead",
+                "#letter=letter",
+                "#starts=starts",
+                "#state=state",
+                "#token=token",
+                "#ttl=ttl",
+                "#until=until"
+            ]
+        );
         let mut values: Vec<_> = change.values.into_keys().collect();
         values.sort();
         assert_eq!(values, [":at", ":done", ":running"]);

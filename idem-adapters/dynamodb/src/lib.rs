@@ -20,7 +20,7 @@
 //! percent-encoded. It has a `state` (`running`, `done`, `dead`), a `fingerprint`, a `token`, `starts`, the end of its lease
 //! (`until`) and the time of its end (`at`) in milliseconds, and the second from which DynamoDB may delete it (`ttl`). It counts as absent from
 //! then on, although DynamoDB deletes it hours later. A dead letter has no `ttl`; it has its `letter`, and its consumer as `dead`, which the
-//! index `dead` lists, about a second later.
+//! index `dead` lists, about a second later. Behind a replay it is `running` and keeps them until it ends again.
 //!
 //! DynamoDB has no clock for its clients, so times are those of the workers. One whose clock is wrong takes over a lease that lasts,
 //! or waits for one that is over. The first runs a message a second time, and only one of the runs can be completed. A completion by

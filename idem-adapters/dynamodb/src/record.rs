@@ -38,6 +38,7 @@ pub(crate) struct Record {
     pub(crate) starts: u32,
     /// The second from which it counts as absent.
     ttl: Option<u64>,
+    /// Empty without one. A message that runs has one behind a replay.
     pub(crate) letter: Vec<u8>,
 }
 

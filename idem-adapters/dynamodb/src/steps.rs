@@ -8,7 +8,9 @@ use idem_core::store::{Answer, StoreError};
 use idem_core::{Error, Fingerprint};
 use uuid::Uuid;
 
-use crate::change::{ACQUIRE, BURY, COMPLETE, Change, DISCARD, FORGET, PROLONG, RELEASE, RENEW, REPLAY, TAKE_OVER};
+use crate::change::{
+    ACQUIRE, BURY, COMPLETE, Change, DISCARD, FORGET, PROLONG, RELEASE, RENEW, REPLAY, RESUME, TAKE_OVER,
+};
 use crate::error::answered;
 use crate::item::Attributes;
 use crate::record::{PK, Record, State, millis, now, ttl};
@@ -65,7 +67,7 @@ impl DynamoDb {
         let get = self.client.get_item().table_name(&self.shared.table).key(PK, name).consistent_read(true);
         let found = answered(get.send()).await.map_err(|refusal| refusal.failure.fault())?;
         let record = found.item.and_then(|item| Record::read(&item).ok());
-        Ok(record.filter(|record| record.state == State::Dead).and_then(|record| Letter::decode(&record.letter)))
+        Ok(record.and_then(|record| Letter::decode(&record.letter)))
     }
 }
 
@@ -96,7 +98,7 @@ impl KeyValueStore for DynamoDb {
         for _ in 0..TRIES {
             let now = now();
             let (change, starts) = match found.take().filter(|record| !record.is_over(now)) {
-                None => (Change::new(ACQUIRE).with(":now", now / 1000), 1),
+                None => (Change::new(ACQUIRE).with(":now", now / 1000).with(":ttl", ttl(now, keep)), 1),
                 Some(record) if record.state != State::Running => {
                     let age = Duration::from_millis(now.saturating_sub(record.at));
                     return Ok(Acquired::Done { fingerprint: Fingerprint::stored(&record.fingerprint), age });
@@ -106,13 +108,16 @@ impl KeyValueStore for DynamoDb {
                     if !is_own && record.until > now {
                         return Ok(Acquired::Busy { left: Duration::from_millis(record.until - now) });
                     }
-                    let change = Change::new(TAKE_OVER).with(":seen", &record.token[..]).with(":ended", record.until);
+                    let change = match record.letter.is_empty() {
+                        true => Change::new(TAKE_OVER).with(":ttl", ttl(now, keep)),
+                        false => Change::new(RESUME),
+                    };
+                    let change = change.with(":seen", &record.token[..]).with(":ended", record.until);
                     (change, record.starts + u32::from(!is_own))
                 }
             };
             let change = change.with(":fingerprint", fingerprint.as_bytes()).with(":token", &token.as_bytes()[..]);
-            let change =
-                change.with(":until", now + millis(lease)).with(":starts", starts).with(":ttl", ttl(now, keep));
+            let change = change.with(":until", now + millis(lease)).with(":starts", starts);
             found = match self.change(id, change).await? {
                 Changed::Yes => {
                     return Ok(Acquired::New { starts, now: UNIX_EPOCH + Duration::from_millis(now) });
@@ -214,9 +219,14 @@ impl KeyValueStore for DynamoDb {
     async fn resolve(&self, id: &Id, how: Resolve, keep: Duration) -> Answer<bool> {
         let now = now();
         let change = match how {
-            Resolve::Replay => Change::new(REPLAY),
+            Resolve::Replay => Change::new(REPLAY).with(":nobody", &Uuid::nil().as_bytes()[..]).with(":zero", 0),
             Resolve::Discard => Change::new(DISCARD).with(":at", now).with(":ttl", ttl(now, keep)),
         };
-        Ok(self.held(id, change).await? == Held::Yes)
+        Ok(match self.change(id, change).await? {
+            Changed::Yes => true,
+            // Replayed before, perhaps by this call, whose answer was lost.
+            Changed::No(Some(record)) => how == Resolve::Replay && !record.letter.is_empty(),
+            Changed::No(None) => false,
+        })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use idem_core::key_value::{Acquired, Completed, Held, Id, KeyValueStore, Letter, LetterFilter};
+use idem_core::key_value::{Acquired, Completed, Held, Id, KeyValueStore, Letter, LetterFilter, Resolve};
 use idem_core::store::StoreError;
 use idem_core::{Delivery, Fingerprint, Key, Reason};
 use idem_dynamodb::{DynamoWrites, Item, Value};
@@ -170,6 +170,35 @@ async fn a_dead_letter_has_no_end_and_is_listed_until_it_is_resolved() {
     }
     assert_eq!(store.dead(&LetterFilter::new()).await.unwrap().len(), 3);
     assert_eq!(store.dead(&LetterFilter::new().limit(2)).await.unwrap().len(), 2);
+}
+
+/// Whatever its runs do, DynamoDB must not delete the only copy of a message.
+#[tokio::test]
+async fn a_replayed_record_has_no_end_until_its_message_is_completed() {
+    let Some(world) = common::world().await else { return };
+    let (store, id, token) = (world.dynamodb.store(), id(), Uuid::new_v4());
+    acquire(&world, &id, token).await.unwrap();
+    store.bury(&id, token, &letter(&id, 10)).await.unwrap();
+    let is_kept = async || {
+        let record = world.record(&id).await;
+        let listed = store.dead(&LetterFilter::new()).await.unwrap().len();
+        !record.contains_key("ttl") && record.contains_key("letter") && listed == 1
+    };
+    for _ in 0..2 {
+        assert!(store.resolve(&id, Resolve::Replay, KEEP).await.unwrap());
+        assert!(is_kept().await);
+        let acquired = acquire(&world, &id, token).await;
+        assert!(matches!(acquired, Ok(Acquired::New { starts: 1, .. })), "{acquired:?}");
+        assert_eq!(store.renew(&id, token, 2 * KEEP).await.unwrap(), Held::Yes);
+        assert!(is_kept().await);
+        assert_eq!(store.release(&id, token).await.unwrap(), Held::Yes);
+        assert!(is_kept().await);
+    }
+    acquire(&world, &id, token).await.unwrap();
+    assert_eq!(complete(&world, &id, token, &DynamoWrites::default()).await, Completed::Yes);
+    let record = world.record(&id).await;
+    assert!(record.contains_key("ttl") && !record.contains_key("letter") && !record.contains_key("dead"));
+    assert!(!store.resolve(&id, Resolve::Replay, KEEP).await.unwrap());
 }
 
 /// A process whose clock is an hour behind looks dead at once, and writes nothing behind the one that takes over.
