@@ -60,14 +60,25 @@ pub(crate) const TOUCH: Statement =
     Statement { update: "SET #token = :token", condition: "#state = :running AND #token = :token" };
 
 pub(crate) const COMPLETE: Statement = Statement {
-    update: "SET #state = :done, #at = :at, #ttl = :ttl REMOVE #until, #starts, #letter, #dead",
-    condition: "#state = :running AND #token = :token",
+    update: "SET #state = :done, #at = :at, #ttl = :ttl REMOVE #until, #starts",
+    condition: "#state = :running AND #token = :token AND attribute_not_exists(#letter)",
 };
 
-pub(crate) const BURY: Statement = Statement {
-    update: "SET #state = :dead, #at = :at, #letter = :letter, #dead = :consumer REMOVE #until, #starts, #ttl",
-    condition: "#state = :running AND #token = :token",
-};
+/// The same behind a replay. The condition above has failed before, so the parts of the letter are known.
+pub(crate) const COMPLETE_REPLAYED: Statement = Statement { update: END, condition: REPLAYED };
+
+pub(crate) const BURY: Statement =
+    Statement { update: DIE, condition: "#state = :running AND #token = :token AND attribute_not_exists(#letter)" };
+
+/// The same behind a replay.
+pub(crate) const BURY_AGAIN: Statement = Statement { update: DIE, condition: REPLAYED };
+
+const REPLAYED: &str = "#state = :running AND #token = :token AND attribute_exists(#letter)";
+
+const END: &str = "SET #state = :done, #at = :at, #ttl = :ttl REMOVE #until, #starts, #letter, #parts, #sum, #dead";
+
+const DIE: &str = "SET #state = :dead, #at = :at, #letter = :letter, #parts = :parts, #sum = :sum, #dead = :consumer \
+    REMOVE #until, #starts, #ttl";
 
 /// Lets the key run. The letter stays, and is listed, until the message that is published again is completed or buried.
 pub(crate) const REPLAY: Statement = Statement {
@@ -76,10 +87,11 @@ pub(crate) const REPLAY: Statement = Statement {
 };
 
 /// Completes a message in place of its letter, also of one that was replayed. A run of it is over then.
-pub(crate) const DISCARD: Statement = Statement {
-    update: "SET #state = :done, #at = :at, #ttl = :ttl REMOVE #until, #starts, #letter, #dead",
-    condition: "attribute_exists(#letter)",
-};
+pub(crate) const DISCARD: Statement =
+    Statement { update: END, condition: "attribute_exists(#letter) AND #parts = :zero" };
+
+/// The same for a letter with more parts, which is still the one that was read.
+pub(crate) const DISCARD_PARTS: Statement = Statement { update: END, condition: "#sum = :sum" };
 
 /// A statement with its names and values, of which DynamoDB takes exactly those that occur.
 pub(crate) struct Change {
@@ -126,19 +138,8 @@ mod tests {
         let mut names: Vec<_> = change.names.into_iter().collect();
         names.sort();
         let names: Vec<_> = names.iter().map(|(word, name)| format!("{word}={name}")).collect();
-        assert_eq!(
-            names,
-            [
-                "#at=at",
-                "#dead=dead",
-                "#letter=letter",
-                "#starts=starts",
-                "#state=state",
-                "#token=token",
-                "#ttl=ttl",
-                "#until=until"
-            ]
-        );
+        let expected = "#at=at #letter=letter #starts=starts #state=state #token=token #ttl=ttl #until=until";
+        assert_eq!(names.join(" "), expected);
         let mut values: Vec<_> = change.values.into_keys().collect();
         values.sort();
         assert_eq!(values, [":at", ":done", ":running"]);

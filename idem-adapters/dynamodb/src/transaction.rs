@@ -75,6 +75,9 @@ impl DynamoDb {
         change: Change,
         writes: &DynamoWrites,
     ) -> Answer<Result<Changed, String>> {
+        if writes.is_empty() {
+            return self.change(id, change).await.map(Ok);
+        }
         let Change { statement, names, values } = change;
         let update = Update::builder().table_name(&self.shared.table).key(PK, AttributeValue::S(name(id)));
         let update = update.update_expression(statement.update).condition_expression(statement.condition);

@@ -66,7 +66,6 @@ async fn conflicts_and_throttling_charge_no_attempt() {
     let worker = Worker::new("billing", dynamodb, broker.queue("orders"))
         .state(runs.clone())
         .handler::<Count>()
-        .max_payload(1000)
         .retry(idem_core::RetryPolicy::new().max_attempts(1))
         .observe(move |observed| drop(report.send(observed.outcome.as_str().to_owned())));
     let worker = tokio::spawn(worker.run_until(std::future::pending()));

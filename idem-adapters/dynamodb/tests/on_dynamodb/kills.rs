@@ -37,7 +37,6 @@ fn start(dynamodb: KeyValue<DynamoDb>, name: &str, broker: &Broker) -> JoinHandl
     let worker = Worker::new(name, dynamodb, broker.queue("orders"))
         .state(name.to_owned())
         .handler::<Count>()
-        .max_payload(1000)
         .lease_duration(Duration::from_secs(1));
     tokio::spawn(worker.run_until(std::future::pending()))
 }
