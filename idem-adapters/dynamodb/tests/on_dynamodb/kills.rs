@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::common::{self, World, counter, unique};
 
 /// How many messages there are.
-const MESSAGES: i64 = 100;
+const MESSAGES: i64 = 60;
 
 struct Count;
 
