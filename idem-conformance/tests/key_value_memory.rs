@@ -78,3 +78,9 @@ impl HasConnection<Writes> for KeyValue<Memory<Writes>> {
 }
 
 idem_conformance::kv_suite!(InMemory);
+
+#[tokio::test(start_paused = true)]
+async fn a_long_delay_is_cut_while_its_delivery_is_held() {
+    let world = InMemory::make().await.unwrap();
+    idem_conformance::key_value::a_long_delay_is_cut_while_its_delivery_is_held(world).await;
+}

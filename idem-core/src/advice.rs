@@ -41,7 +41,8 @@ pub fn permanent(error: impl Into<BoxError>) -> BoxError {
 ///
 /// With an order, the later messages of its ordering key wait as long; a delay longer than the policy's
 /// [`max_delay`](crate::RetryPolicy::max_delay) counts as that one. Without an order, a delay of more than 365 days
-/// counts as 365 days. In an error with both marks, the outermost one counts.
+/// counts as 365 days. With a key-value store the delivery is unacked meanwhile, and a delay of more than 5 minutes counts as 5 minutes.
+/// In an error with both marks, the outermost one counts.
 pub fn retry_after(delay: Duration, error: impl Into<BoxError>) -> BoxError {
     Box::new(Marked(Mark { error: error.into(), advice: Advice::RetryAfter(delay.min(YEAR)) }))
 }

@@ -82,11 +82,13 @@ pub(crate) fn check<S: Engine>(source: &impl Source, routes: &Routes<S>) -> Resu
             shown(retention)
         ))),
         ReplayWindow::Unlimited => {
+            // A key-value store knows of no history, so a new consumer may read none that is older.
+            let delivered = if S::STORES { "again after that" } else { "after that, again or for the first time," };
             tracing::warn!(
                 source = source.name(),
                 retention = %shown(retention),
                 "the broker keeps messages without a limit of time, and claims are kept for less: a message that is delivered \
-                 again after that becomes a dead letter, too old, or where the broker has no clock of its own, counts as new. A \
+                 {delivered} becomes a dead letter, too old, or where the broker has no clock of its own, counts as new. A \
                  natural handler stages its messages again; consumers and local handlers that have pruned their ids process \
                  them again, and make their external calls again. Set a limit at the broker, by the setting that its adapter's \
                  documentation names, or raise `.retention(..)` of the store"

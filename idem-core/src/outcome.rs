@@ -147,7 +147,8 @@ reasons! {
     /// A message that ends its process in a direct run is stored before it runs again, and that end is not counted, so it
     /// costs at most five processes; the guide on limits has the exceptions. Of a message with an external call, also: the
     /// call has begun ten times without a result. External kills look the same if they hit one message repeatedly; in that
-    /// case, replay it.
+    /// case, replay it. With a key-value store: the process ended four times while the message ran, in it or beside it. Nothing
+    /// runs in isolation there, so messages that ran each time beside one that ends its process are dead as well.
     Crashed = "crashed",
     /// The database connection was lost ten times while it ran.
     BrokeConnection = "broke its connection",
@@ -164,7 +165,7 @@ reasons! {
 
 impl Reason {
     /// Returns whether a dead letter with this reason can be replayed only by force, because some of its effects may
-    /// persist.
+    /// persist. In a key-value store a replay needs no force, and the letter says what to check before.
     pub fn needs_force(self) -> bool {
         matches!(self, Self::Committed | Self::TooOld)
     }

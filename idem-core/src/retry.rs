@@ -69,6 +69,16 @@ impl RetryPolicy {
         self.longest
     }
 
+    /// Returns the longest delay that there is between two attempts, before jitter.
+    pub(crate) fn longest_between(&self) -> Duration {
+        let growth = self.factor.powi(i32::try_from(self.attempts.saturating_sub(2)).unwrap_or(i32::MAX));
+        match self.attempts {
+            0 | 1 => Duration::ZERO,
+            _ => Duration::try_from_secs_f32(self.first.as_secs_f32() * growth)
+                .map_or(self.longest, |last| last.min(self.longest)),
+        }
+    }
+
     /// Returns the delay after this many failed attempts, or `None` if no attempt is left.
     pub(crate) fn after(&self, failed: u32) -> Option<Duration> {
         (failed < self.attempts).then(|| self.wait(failed))
@@ -91,6 +101,15 @@ impl RetryPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_delay_is_that_before_the_last_attempt() {
+        let seconds = |policy: RetryPolicy| policy.longest_between().as_secs();
+        let policy = RetryPolicy::default();
+        assert_eq!((seconds(policy), seconds(policy.max_delay(Duration::from_secs(60)))), (125, 60));
+        assert_eq!((seconds(policy.max_attempts(1)), seconds(policy.max_attempts(2))), (0, 1));
+        assert_eq!(seconds(policy.max_attempts(u32::MAX)), 3600);
+    }
 
     #[test]
     fn the_default_policy_waits_four_times_and_then_gives_up() {

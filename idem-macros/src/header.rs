@@ -12,7 +12,7 @@ const NO_CONNECTION: &str = "a handler writes through the transaction of its cla
                              `tx: &mut SqliteConnection` (written out, without an alias for the reference)";
 const TWO_CONNECTIONS: &str = "a handler has one `&mut`, the connection; take other things by value, as `State<T>`";
 const BEST_EFFORT: &str = "a handler with `best_effort` takes no connection: its effect is in another system, and may be repeated after a \
-                           crash. Remove the parameter, or remove `best_effort`, and the writes are applied once";
+                           crash or a failed attempt. Remove the parameter, or remove `best_effort`, and the writes are applied once";
 const METHOD: &str = "a handler is a free function: move it out of the `impl` block, and take `State<T>` for `self`";
 const UNSAFE: &str = "a handler must not be `unsafe`: the worker calls it, and cannot ensure what an `unsafe` function \
                       requires of its caller. Remove `unsafe`";

@@ -18,8 +18,10 @@
 //! those with a dead letter are in the set `idem:dead`. A handler must not write to a key that begins with `idem:`.
 //!
 //! Each step is a script, called by the hash of its text (`EVALSHA`), and loaded again where Redis has forgotten it. So two versions of a
-//! service never run each other's steps. A login needs `+evalsha +script|load +info`, and the commands of the steps and of
-//! the handlers; `+config|get` for one of the warnings.
+//! service never run each other's steps. A login needs the keys `~idem:*` and those of the handlers, the commands
+//! `+evalsha +script|load +info +time +type +hmget +hset +hdel +del +pexpire +pttl +persist +sadd +srem` and those of the handlers,
+//! `+sscan` to list dead letters, and `+config|get` for one of the warnings. On Redis 7 and Valkey a worker does not start without one that
+//! the steps need.
 //!
 //! # Server requirements
 //!

@@ -1,4 +1,5 @@
-//! The steps as scripts. Redis runs each as a whole, and writes either all of its effects to its log or none.
+//! The steps as scripts. Redis runs each as a whole. But an error, as of a command that the login lacks, ends a script, and what it has
+//! written until then stays. So the state of a record is the last that a step writes, and a step that has failed is repeated.
 
 use std::sync::LazyLock;
 
@@ -16,7 +17,7 @@ end
 local KNOWN = { running = true, done = true, half = true, dead = true }
 local function read(key)
     local kind = redis.call('TYPE', key).ok
-    if kind == 'none' then return {} end
+    if kind == 'none' then return { letter = '' } end
     if kind ~= 'hash' then return nil, 'a ' .. kind end
     local found = redis.call('HMGET', key, 'state', 'fingerprint', 'token', 'until', 'starts', 'at', 'letter')
     if not KNOWN[found[1]] then return nil, 'a hash with another state' end
@@ -40,6 +41,8 @@ if record.state == 'done' or record.state == 'dead' then
     return { 'done', record.fingerprint, math.max(time - record.at, 0) }
 end
 if record.state == 'half' then
+    -- Its letter must have its own message: that of a lost answer comes again.
+    if record.fingerprint ~= ARGV[2] then return { 'busy', 1000 } end
     redis.call('HSET', key, 'token', token)
     return { 'half', record.letter }
 end
@@ -49,7 +52,12 @@ if record.state and record.token ~= token and record.ends > time then
 end
 if not record.state or record.token ~= token then starts = starts + 1 end
 redis.call('HSET', key, 'state', 'running', 'fingerprint', ARGV[2], 'token', token, 'until', time + ARGV[3], 'starts', starts)
-redis.call('PEXPIRE', key, ARGV[4])
+-- The letter of a message that is replayed stays until the message is done.
+if record.letter == '' then
+    redis.call('PEXPIRE', key, ARGV[4])
+else
+    redis.call('PERSIST', key)
+end
 return { 'new', starts, time }
 ";
 
@@ -57,25 +65,27 @@ return { 'new', starts, time }
 const RENEW: &str = r"
 if record.state ~= 'running' or record.token ~= ARGV[1] then return 0 end
 redis.call('HSET', key, 'until', now() + ARGV[2])
-if redis.call('PTTL', key) < 2 * ARGV[2] then redis.call('PEXPIRE', key, 2 * ARGV[2]) end
+local left = redis.call('PTTL', key)
+if left >= 0 and left < 2 * ARGV[2] then redis.call('PEXPIRE', key, 2 * ARGV[2]) end
 return 1
 ";
 
 /// Arguments: token.
 const RELEASE: &str = r"
 if record.state ~= 'running' or record.token ~= ARGV[1] then return 0 end
-if record.starts <= 1 then
+if record.starts <= 1 and record.letter == '' then
     redis.call('DEL', key)
 else
-    redis.call('HSET', key, 'token', '', 'until', 0, 'starts', record.starts - 1)
+    redis.call('HSET', key, 'token', '', 'until', 0, 'starts', math.max(record.starts - 1, 0))
 end
 return 1
 ";
 
-/// Arguments: token, retention, and for each command the type that its key must have, its length, and itself.
+/// Keys: the record, the set of dead ones, and those of the commands. Arguments: token, retention, and for each command the type that its
+/// key must have, its length, and itself.
 ///
-/// The types are checked before anything is written. The completion is written first, so that a server without memory refuses it
-/// before any write. If the first command fails, nothing of the handler is written, and the message is running again.
+/// The types and, on Redis 7 and Valkey, the permissions are checked before anything is written. The completion is written before the
+/// commands, so that a server without memory refuses it before any of them. If the first command fails, nothing of the handler is written, and the message is running again.
 const COMPLETE: &str = r"
 local token = ARGV[1]
 if record.token ~= token then return { 'lost' } end
@@ -92,6 +102,9 @@ while at <= #ARGV do
     if kind ~= '' and found ~= 'none' and found ~= kind then
         return { 'refused', name .. ' needs a ' .. kind .. ', and the key ' .. written .. ' has a ' .. found }
     end
+    if redis.acl_check_cmd and not redis.acl_check_cmd(unpack(command)) then
+        return { 'refused', name .. ' of the key ' .. written .. ' is not permitted to this login' }
+    end
     if name == 'SET' then
         types[written] = 'string'
     elseif name == 'DEL' then
@@ -102,14 +115,16 @@ while at <= #ARGV do
     commands[#commands + 1] = command
     at = at + 2 + length
 end
-redis.call('HSET', key, 'state', 'done', 'at', now())
+redis.call('HSET', key, 'at', now())
 redis.call('PEXPIRE', key, ARGV[2])
+redis.call('HSET', key, 'state', 'done')
 for number, command in ipairs(commands) do
     local answer = redis.pcall(unpack(command))
     if type(answer) == 'table' and answer.err then
         local why = command[1] .. ' of the key ' .. command[2] .. ' failed: ' .. answer.err
         if number == 1 then
             redis.call('HSET', key, 'state', 'running')
+            if record.letter ~= '' then redis.call('PERSIST', key) end
             return { 'refused', why }
         end
         redis.call('HSET', key, 'state', 'half', 'letter', why)
@@ -117,7 +132,8 @@ for number, command in ipairs(commands) do
         return { 'half', why }
     end
 end
-redis.call('HDEL', key, 'until', 'starts')
+redis.call('HDEL', key, 'until', 'starts', 'letter')
+if record.letter ~= '' then redis.call('SREM', KEYS[2], key) end
 return { 'yes' }
 ";
 
@@ -126,24 +142,39 @@ const BURY: &str = r"
 if record.token ~= ARGV[1] or record.state == 'done' or not record.state then return 0 end
 if record.state == 'dead' then return 1 end
 redis.call('SADD', KEYS[2], key)
-redis.call('HSET', key, 'state', 'dead', 'at', now(), 'letter', ARGV[2])
-redis.call('HDEL', key, 'until', 'starts')
 redis.call('PERSIST', key)
+redis.call('HDEL', key, 'until', 'starts')
+redis.call('HSET', key, 'state', 'dead', 'at', now(), 'letter', ARGV[2])
 return 1
 ";
 
 /// Keys: the record, the set of dead ones. Arguments: `replay` or `discard`, retention.
 const RESOLVE: &str = r"
-if record.state ~= 'dead' then return 0 end
-redis.call('SREM', KEYS[2], key)
+local is_replayed = record.state == 'running' and record.letter ~= ''
+if record.state ~= 'dead' and not is_replayed then return 0 end
 if ARGV[1] == 'replay' then
-    redis.call('DEL', key)
-else
-    redis.call('HSET', key, 'state', 'done', 'at', now())
-    redis.call('HDEL', key, 'letter')
-    redis.call('PEXPIRE', key, ARGV[2])
+    -- The letter stays, and is listed, until the message that is published again is done. If that runs already, it goes on.
+    if not is_replayed then redis.call('HSET', key, 'state', 'running', 'token', '', 'until', 0, 'starts', 0) end
+    return 1
 end
+redis.call('PEXPIRE', key, ARGV[2])
+redis.call('HSET', key, 'state', 'done', 'at', now(), 'token', '', 'letter', '')
+redis.call('SREM', KEYS[2], key)
 return 1
+";
+
+/// Returns the commands of the steps that the login lacks, where the server can tell (Redis 7, Valkey). Key: any of idem.
+const LACKING: &str = r"
+local lacking, key = {}, KEYS[1]
+if not redis.acl_check_cmd then return lacking end
+local commands = {
+    { 'TIME' }, { 'TYPE', key }, { 'HMGET', key, 'a' }, { 'HSET', key, 'a', '1' }, { 'HDEL', key, 'a' }, { 'DEL', key },
+    { 'PEXPIRE', key, '1' }, { 'PTTL', key }, { 'PERSIST', key }, { 'SADD', key, 'a' }, { 'SREM', key, 'a' },
+}
+for _, command in ipairs(commands) do
+    if not redis.acl_check_cmd(unpack(command)) then lacking[#lacking + 1] = '+' .. string.lower(command[1]) end
+end
+return lacking
 ";
 
 /// The steps, each with the hash of its text.
@@ -154,6 +185,7 @@ pub(crate) struct Scripts {
     pub(crate) complete: Script,
     pub(crate) bury: Script,
     pub(crate) resolve: Script,
+    pub(crate) lacking: Script,
 }
 
 pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
@@ -165,5 +197,6 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
         complete: script(COMPLETE),
         bury: script(BURY),
         resolve: script(RESOLVE),
+        lacking: Script::new(LACKING),
     }
 });

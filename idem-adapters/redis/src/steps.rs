@@ -16,7 +16,7 @@ use crate::{Redis, RedisWrites, fitness};
 pub(crate) const PREFIX: &str = "idem:";
 
 /// The set of the records with dead letters.
-const DEAD: &str = "idem:dead";
+pub(crate) const DEAD: &str = "idem:dead";
 
 fn key(id: &Id) -> Vec<u8> {
     [PREFIX.as_bytes(), &id.name()].concat()
@@ -29,6 +29,16 @@ fn millis(time: Duration) -> u64 {
 impl Redis {
     async fn call<T: FromRedisValue>(&self, step: &ScriptInvocation<'_>) -> Answer<T> {
         step.invoke_async(&mut self.connection()).await.map_err(fault)
+    }
+
+    /// Returns whether the login may do the steps with this record.
+    async fn permits(&self, id: &Id) -> bool {
+        let mut asked = SCRIPTS.lacking.key(key(id));
+        asked
+            .key(DEAD)
+            .invoke_async::<Vec<String>>(&mut self.connection())
+            .await
+            .is_ok_and(|lacking| lacking.is_empty())
     }
 
     /// Calls a step whose answer is whether the token had the lease.
@@ -101,6 +111,7 @@ impl KeyValueStore for Redis {
             return Ok(Completed::Refused(flaw.clone()));
         }
         let mut step = SCRIPTS.complete.key(key(id));
+        step.key(DEAD);
         for command in &writes.commands {
             if let Some(written) = command.parts.get(1) {
                 step.key(written);
@@ -113,7 +124,14 @@ impl KeyValueStore for Redis {
                 step.arg(part);
             }
         }
-        completed(&self.call::<Vec<Value>>(&step).await?).ok_or_else(|| unexpected("complete"))
+        match step.invoke_async::<Vec<Value>>(&mut self.connection()).await {
+            Ok(answer) => completed(&answer).ok_or_else(|| unexpected("complete")),
+            // Redis has looked at the keys before the script. If the record alone is permitted, others may go on.
+            Err(error) if error.code() == Some("NOPERM") && !writes.is_empty() && self.permits(id).await => {
+                Ok(Completed::Refused(format!("the login may not write all keys of the handler: {error}")))
+            }
+            Err(error) => Err(fault(error)),
+        }
     }
 
     async fn release(&self, id: &Id, token: Uuid) -> Answer<Held> {
@@ -137,8 +155,9 @@ impl KeyValueStore for Redis {
                 get.arg(name).arg("state").arg("letter");
                 let (state, letter): (Option<String>, Option<Vec<u8>>) =
                     get.query_async(&mut self.connection()).await.map_err(fault)?;
-                // It may have been resolved meanwhile.
-                let letter = letter.filter(|_| state.as_deref() == Some("dead")).and_then(|text| Letter::decode(&text));
+                // It may have been resolved meanwhile. One that runs is replayed.
+                let is_letter = matches!(state.as_deref(), Some("dead" | "running"));
+                let letter = letter.filter(|_| is_letter).and_then(|text| Letter::decode(&text));
                 letters.extend(letter.filter(|letter| filter.matches(letter)));
             }
             cursor = next;

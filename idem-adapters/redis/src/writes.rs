@@ -16,8 +16,8 @@ const BYTES: usize = 64 * 1024 * 1024;
 /// The writes of one message to Redis. They are collected while the handler runs, and applied by one script together with the completion of
 /// the message: all of them once, or none.
 ///
-/// Redis cannot roll back. So idem checks first that each key has the type that its commands need; otherwise nothing is written, and the
-/// attempt has failed. If a command fails nevertheless behind another one (`incr_by` of a value that is no number), the message becomes a
+/// Redis cannot roll back. So idem checks first that each key has the type that its commands need, and that the login may give these
+/// commands (Redis 7, Valkey); otherwise nothing is written, and the attempt has failed. If a command fails nevertheless behind another one (`incr_by` of a value that is no number), the message becomes a
 /// dead letter, `half applied`, and never runs again by itself.
 ///
 /// A handler cannot read through it. What it reads otherwise may have changed by the time of its writes.

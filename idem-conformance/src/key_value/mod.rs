@@ -25,8 +25,12 @@ macro_rules! kv_suite {
             a_completion_that_is_repeated_writes_once
             refused_writes_write_nothing_and_the_lease_lasts
             half_applied_writes_are_never_applied_again
+            half_applied_writes_are_buried_with_their_own_message
             a_dead_letter_is_kept_whole_and_fenced
-            a_dead_letter_is_replayed_or_discarded_once
+            a_dead_letter_is_discarded_once
+            a_replayed_letter_stays_until_its_message_is_done
+            a_replayed_letter_outlives_the_retention
+            a_replayed_letter_can_be_discarded
             a_record_ends_with_its_retention_and_a_dead_letter_does_not
             keys_that_look_alike_do_not_meet
             // a worker
@@ -43,8 +47,10 @@ macro_rules! kv_suite {
             a_best_effort_handler_runs_once_for_all_copies
             a_lost_answer_repeats_the_step_and_not_the_run
             a_long_run_keeps_its_lease
+            a_renewal_that_hangs_delays_no_other
             a_run_that_lost_its_lease_is_not_its_message_any_more
             options_that_need_sql_are_refused
+            a_retry_that_would_hold_a_delivery_for_long_is_refused
         }
     };
 }

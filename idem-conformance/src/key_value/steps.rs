@@ -184,6 +184,21 @@ pub async fn half_applied_writes_are_never_applied_again<W: World>(world: W) {
     assert_eq!(world.counted(&counter).await, 1);
 }
 
+/// Otherwise the letter would have the other message, and this one would be a copy.
+pub async fn half_applied_writes_are_buried_with_their_own_message<W: World>(world: W) {
+    if !W::HALF_APPLIES {
+        return;
+    }
+    let (store, id, counter, [one, other]) = (world.store(), id(&unique("c"), "e-1"), unique("n"), tokens());
+    starts(&store, &id, one, LEASE).await;
+    let mut half = counting::<W>(&counter);
+    W::fail(&mut half, &counter);
+    store.complete(&id, one, KEEP, &half).await.unwrap();
+    let acquired = store.acquire(&id, Fingerprint::of(b"[]"), other, LEASE, KEEP).await.unwrap();
+    assert!(matches!(acquired, Acquired::Busy { .. }), "{acquired:?}");
+    assert_eq!(store.bury(&id, one, &letter(&id, "half")).await.unwrap(), Held::Yes);
+}
+
 /// A letter has the whole message, the first one wins, and it is found by its consumer and handler.
 pub async fn a_dead_letter_is_kept_whole_and_fenced<W: World>(world: W) {
     let consumer = unique("c");
@@ -205,24 +220,78 @@ pub async fn a_dead_letter_is_kept_whole_and_fenced<W: World>(world: W) {
     assert!(of_another.is_empty());
 }
 
-/// A replayed message is new, and a discarded one is done. Of two operators one has resolved it.
-pub async fn a_dead_letter_is_replayed_or_discarded_once<W: World>(world: W) {
+/// A discarded message is done, and its letter is gone. Of two operators one has discarded it.
+pub async fn a_dead_letter_is_discarded_once<W: World>(world: W) {
     let consumer = unique("c");
+    let (store, id, [one, other]) = (world.store(), id(&consumer, "e-1"), tokens());
+    starts(&store, &id, one, LEASE).await;
+    assert!(!store.resolve(&id, Resolve::Discard, KEEP).await.unwrap(), "it is not dead");
+    store.bury(&id, one, &letter(&id, "no")).await.unwrap();
+    assert!(store.resolve(&id, Resolve::Discard, KEEP).await.unwrap());
+    for how in [Resolve::Discard, Resolve::Replay] {
+        assert!(!store.resolve(&id, how, KEEP).await.unwrap(), "somebody has resolved it");
+    }
+    assert!(matches!(acquire(&store, &id, other, LEASE).await, Acquired::Done { .. }));
+    assert_eq!(letters(&store, &consumer).await, 0);
+}
+
+async fn letters(store: &impl KeyValueStore, consumer: &str) -> usize {
+    store.dead(&LetterFilter::new().consumer(consumer)).await.unwrap().len()
+}
+
+/// Nothing is lost between the replay and the message that is published again, whatever happens to it before it is done.
+pub async fn a_replayed_letter_stays_until_its_message_is_done<W: World>(world: W) {
+    let (consumer, counter) = (unique("c"), unique("n"));
     let (store, [one, other]) = (world.store(), tokens());
-    let [replayed, discarded] = ["e-1", "e-2"].map(|key| id(&consumer, key));
-    for id in [&replayed, &discarded] {
+    let [done, dead] = ["e-1", "e-2"].map(|key| id(&consumer, key));
+    for id in [&done, &dead] {
         starts(&store, id, one, LEASE).await;
         assert!(!store.resolve(id, Resolve::Replay, KEEP).await.unwrap(), "it is not dead");
         store.bury(id, one, &letter(id, "no")).await.unwrap();
+        for _ in 0..2 {
+            assert!(store.resolve(id, Resolve::Replay, KEEP).await.unwrap(), "the first answer may have been lost");
+        }
+        assert_eq!(starts(&store, id, one, LEASE).await, 1, "its starts are counted anew");
+        assert!(store.resolve(id, Resolve::Replay, KEEP).await.unwrap());
+        assert_eq!(store.release(id, one).await.unwrap(), Held::Yes, "a lease that lasts is not taken from its run");
+        assert_eq!(starts(&store, id, other, LEASE).await, 1);
     }
-    assert!(store.resolve(&replayed, Resolve::Replay, KEEP).await.unwrap());
-    assert!(store.resolve(&discarded, Resolve::Discard, KEEP).await.unwrap());
-    for id in [&replayed, &discarded] {
-        assert!(!store.resolve(id, Resolve::Discard, KEEP).await.unwrap(), "somebody has resolved it");
-    }
-    assert_eq!(starts(&store, &replayed, other, LEASE).await, 1);
-    assert!(matches!(acquire(&store, &discarded, other, LEASE).await, Acquired::Done { .. }));
-    assert!(store.dead(&LetterFilter::new().consumer(&*consumer)).await.unwrap().is_empty());
+    assert_eq!(letters(&store, &consumer).await, 2);
+    assert_eq!(store.bury(&dead, other, &letter(&dead, "again")).await.unwrap(), Held::Yes);
+    let found = store.dead(&LetterFilter::new().consumer(&*consumer)).await.unwrap();
+    assert!(found.len() == 2 && found.iter().any(|letter| letter.error == "again"), "{found:?}");
+    assert_eq!(store.complete(&done, other, KEEP, &counting::<W>(&counter)).await.unwrap(), Completed::Yes);
+    assert_eq!((letters(&store, &consumer).await, world.counted(&counter).await), (1, 1));
+    assert!(!store.resolve(&done, Resolve::Replay, KEEP).await.unwrap());
+}
+
+/// The message may be published long after its replay, and the process that runs it may end.
+pub async fn a_replayed_letter_outlives_the_retention<W: World>(world: W) {
+    let consumer = unique("c");
+    let (store, [one, other]) = (world.store(), tokens());
+    let [ended, replayed] = ["e-1", "e-2"].map(|key| id(&consumer, key));
+    store.acquire(&replayed, print(), one, SHORT, 2 * SHORT).await.unwrap();
+    store.bury(&replayed, one, &letter(&replayed, "no")).await.unwrap();
+    assert!(store.resolve(&replayed, Resolve::Replay, 2 * SHORT).await.unwrap());
+    store.acquire(&replayed, print(), one, SHORT, 2 * SHORT).await.unwrap();
+    store.renew(&replayed, one, SHORT).await.unwrap();
+    // This one is acquired later, so the other one would have ended before it.
+    store.acquire(&ended, print(), one, LEASE, 2 * SHORT).await.unwrap();
+    crate::until(async || matches!(acquire(&store, &ended, other, LEASE).await, Acquired::New { .. })).await;
+    assert_eq!(letters(&store, &consumer).await, 1);
+    assert_eq!(take_over(&store, &replayed, other, LEASE).await, 2);
+}
+
+/// A replayed message that is not published after all.
+pub async fn a_replayed_letter_can_be_discarded<W: World>(world: W) {
+    let consumer = unique("c");
+    let (store, id, [one, other]) = (world.store(), id(&consumer, "e-1"), tokens());
+    starts(&store, &id, one, LEASE).await;
+    store.bury(&id, one, &letter(&id, "no")).await.unwrap();
+    assert!(store.resolve(&id, Resolve::Replay, KEEP).await.unwrap());
+    assert!(store.resolve(&id, Resolve::Discard, KEEP).await.unwrap());
+    assert_eq!(letters(&store, &consumer).await, 0);
+    assert!(matches!(acquire(&store, &id, other, LEASE).await, Acquired::Done { .. }));
 }
 
 /// A dead letter waits for an operator for as long as it takes.

@@ -11,7 +11,7 @@ use idem_core::key_value::{
 use idem_core::store::{Answer, StoreError};
 use idem_core::{
     BoxError, Delivery, Engine, Error, Fingerprint, Handler, HasConnection, Json, Key, KeyError, Reason, RetryPolicy,
-    State, WithHandlers, Worker,
+    State, WithHandlers, Worker, retry_after,
 };
 use idem_test::{Broker, Publication, Queue};
 use serde::Deserialize;
@@ -70,6 +70,7 @@ impl<W: World> Handler for Reserve<W> {
         W::count(writes, &shared.counter);
         match order.does.as_str() {
             "fail" => return Err("no stock".into()),
+            "later" => return Err(retry_after(RETENTION, "the service is busy")),
             "refuse" => W::refuse(writes, &shared.counter),
             "half" => W::fail(writes, &shared.counter),
             _ => {}
@@ -254,7 +255,7 @@ pub async fn a_message_that_kills_its_process_ends<W: World>(world: W) {
 
 /// A message that waits for its next attempt goes back to the broker, and can be started elsewhere at once.
 pub async fn a_drain_gives_the_lease_up<W: World>(world: W) {
-    let slow = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
+    let slow = RetryPolicy::new().min_delay(Duration::from_secs(300)).max_delay(Duration::from_secs(300));
     let mut line = Line::start::<_, Reserve<W>>(world.engine(RETENTION), |worker| worker.retry(slow));
     line.publish("e-1", "fail");
     crate::soon(line.shared.started.notified()).await;
@@ -344,11 +345,17 @@ pub async fn a_best_effort_handler_runs_once_for_all_copies<W: World>(world: W) 
 struct Losing<K> {
     store: K,
     renews: bool,
+    /// The renewals of this key have no answer.
+    hangs: Option<Key>,
     acquired: Arc<AtomicUsize>,
     completed: Arc<AtomicUsize>,
 }
 
 impl<K> Losing<K> {
+    fn of(store: K) -> Self {
+        Self { store, renews: true, hangs: None, acquired: Arc::default(), completed: Arc::default() }
+    }
+
     fn lose<T>(left: &AtomicUsize, answer: T) -> Answer<T> {
         let is_lost = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
         if is_lost { Err(StoreError::ConnectionLost("the answer was lost".into())) } else { Ok(answer) }
@@ -382,6 +389,9 @@ impl<K: KeyValueStore> KeyValueStore for Losing<K> {
     }
 
     async fn renew(&self, id: &Id, token: Uuid, lease: Duration) -> Answer<Held> {
+        if self.hangs.as_ref() == Some(&id.key) {
+            std::future::pending::<()>().await;
+        }
         if self.renews { self.store.renew(id, token, lease).await } else { Ok(Held::Yes) }
     }
 
@@ -409,7 +419,7 @@ impl<K: KeyValueStore> KeyValueStore for Losing<K> {
 /// The handler runs once, and the message is processed.
 pub async fn a_lost_answer_repeats_the_step_and_not_the_run<W: World>(world: W) {
     let [acquired, completed] = [2, 2].map(|lost| Arc::new(AtomicUsize::new(lost)));
-    let losing = Losing { store: world.store(), renews: true, acquired, completed };
+    let losing = Losing { store: world.store(), renews: true, hangs: None, acquired, completed };
     let mut line = Line::start::<_, Index>(KeyValue::new(losing).retention(RETENTION), |worker| worker);
     line.publish("e-1", "");
     assert_eq!(line.outcome().await, "processed");
@@ -437,10 +447,33 @@ pub async fn a_long_run_keeps_its_lease<W: World>(world: W) {
     line.stop().await.unwrap();
 }
 
+/// One connection that is stuck ends no lease but that of its own message.
+pub async fn a_renewal_that_hangs_delays_no_other<W: World>(world: W) {
+    let lease = Duration::from_secs(2);
+    let losing = Losing { hangs: Some(Key::of("e-1").unwrap()), ..Losing::of(world.store()) };
+    let engine = KeyValue::new(losing).retention(RETENTION);
+    let mut line = Line::start::<_, Index>(engine, |worker| worker.lease_duration(lease));
+    for id in ["e-1", "e-2"] {
+        line.publish(id, "wait");
+        crate::soon(line.shared.started.notified()).await;
+    }
+    let (id, began) = (id(&line.consumer, "e-2"), Instant::now());
+    while began.elapsed() < lease * 2 {
+        let acquired = world.store().acquire(&id, print("e-2", "wait"), Uuid::new_v4(), lease, RETENTION).await;
+        assert!(matches!(acquired, Ok(Acquired::Busy { .. })), "{acquired:?}");
+        tokio::time::sleep(lease / 10).await;
+    }
+    for _ in 0..2 {
+        line.shared.gate.notify_one();
+        line.outcome().await;
+    }
+    line.stop().await.unwrap();
+}
+
 /// A run whose lease somebody else has taken over completes nothing, and its delivery is a copy.
 pub async fn a_run_that_lost_its_lease_is_not_its_message_any_more<W: World>(world: W) {
     let store = world.store();
-    let losing = Losing { store: store.clone(), renews: false, acquired: Arc::default(), completed: Arc::default() };
+    let losing = Losing { renews: false, ..Losing::of(store.clone()) };
     let lease = Duration::from_millis(50);
     let engine = KeyValue::new(losing).retention(RETENTION);
     let mut line = Line::start::<_, Index>(engine, |worker| worker.lease_duration(lease));
@@ -477,4 +510,28 @@ pub async fn options_that_need_sql_are_refused<W: World>(world: W) {
     assert!(refused(world.engine(RETENTION), |worker| worker.fan_out()).await.contains(".fan_out()"));
     let text = refused(world.engine(Duration::from_secs(1)), |worker| worker).await;
     assert!(text.contains(".retention(..)"), "{text}");
+}
+
+/// Its delivery would be unacked for as long.
+pub async fn a_retry_that_would_hold_a_delivery_for_long_is_refused<W: World>(world: W) {
+    let hour = Duration::from_secs(3600);
+    let slow = RetryPolicy::new().min_delay(hour).max_delay(hour);
+    let mut line = Line::start::<_, Index>(world.engine(RETENTION), |worker| worker.retry(slow));
+    let text = match crate::soon(line.task.take().unwrap()).await.unwrap() {
+        Err(Error::Config(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    assert!(text.contains(".retry(..)") && text.contains("5 minutes") && text.contains("reserve"), "{text}");
+}
+
+/// A service asks for a day. Meanwhile the delivery would be unacked, so it waits for minutes. With a paused clock.
+pub async fn a_long_delay_is_cut_while_its_delivery_is_held<W: World>(world: W) {
+    let mut line = start(&world);
+    let began = tokio::time::Instant::now();
+    line.publish("e-1", "later");
+    assert_eq!(line.outcomes.recv().await.unwrap(), "exhausted");
+    assert_eq!(line.runs(), 3);
+    let (waited, minutes) = (began.elapsed(), |number: u64| Duration::from_secs(number * 60));
+    assert!(waited >= minutes(10) && waited < minutes(11), "{waited:?}");
+    line.stop().await.unwrap();
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use uuid::Uuid;
 
 use crate::runtime::Pipeline;
@@ -43,7 +44,7 @@ impl HeldLeases {
     }
 
     /// Returns those that are at least that old.
-    fn older_than(&self, age: std::time::Duration) -> Vec<(Uuid, Id)> {
+    fn older_than(&self, age: Duration) -> Vec<(Uuid, Id)> {
         let held = self.0.lock();
         let old = held.iter().filter(|(_, held)| held.since.elapsed() >= age);
         old.map(|(token, held)| (*token, held.id.clone())).collect()
@@ -65,24 +66,31 @@ impl Drop for Lease {
 }
 
 impl<K: KeyValueStore> Pipeline<KeyValue<K>> {
-    /// Renews the leases each third of their duration, until the future is dropped. A lease that is lost is found out by the
-    /// completion, so an error is only logged.
+    /// Renews the leases each quarter of their duration, until the future is dropped. A renewal without an answer is given up as soon as
+    /// the next one is due, so it delays no other lease. One that is lost is found out by the completion, so an error is only logged.
     pub(super) async fn renew_leases(&self) {
         let lease = self.settings.lease;
+        // No interval may be zero.
+        let quarter = (lease / 4).max(Duration::from_nanos(1));
+        let mut rounds = interval(quarter);
+        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            sleep(lease / 3).await;
-            let renew = async |(token, id): (Uuid, Id)| match self.store.store.renew(&id, token, lease).await {
-                Ok(Held::Yes) => {}
-                Ok(Held::Lost) => {
-                    self.held.0.lock().remove(&token);
-                    tracing::debug!(key = %id.key, "the lease of a message that runs is lost");
-                }
-                Err(fault) => {
-                    self.outage.report(&fault);
-                    tracing::debug!(error = %fault, "a lease was not renewed; it is tried again");
-                }
-            };
-            stream::iter(self.held.older_than(lease / 4)).for_each_concurrent(AT_ONCE, renew).await;
+            rounds.tick().await;
+            let renew =
+                async |(token, id): (Uuid, Id)| match timeout(quarter, self.store.store.renew(&id, token, lease)).await
+                {
+                    Ok(Ok(Held::Yes)) => {}
+                    Ok(Ok(Held::Lost)) => {
+                        self.held.0.lock().remove(&token);
+                        tracing::debug!(key = %id.key, "the lease of a message that runs is lost");
+                    }
+                    Ok(Err(fault)) => {
+                        self.outage.report(&fault);
+                        tracing::debug!(error = %fault, "a lease was not renewed; it is tried again");
+                    }
+                    Err(_) => tracing::debug!("a lease was not renewed in time; it is tried again"),
+                };
+            stream::iter(self.held.older_than(quarter / 2)).for_each_concurrent(AT_ONCE, renew).await;
         }
     }
 }

@@ -82,8 +82,10 @@ impl LetterFilter {
 /// How a dead letter ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolve {
-    /// Its message is new. Publish it again, and it runs: there is no inbox from which it could run by itself. Of a message that is
-    /// `half applied`, the writes that were applied are applied again.
+    /// Its message may run again. Replay, then publish it; nothing is lost in between: the letter stays, and is listed, until the message
+    /// that was published again is processed, or is a dead letter again. So a replay can be repeated. There is no inbox from which it could
+    /// run by itself. Of a message that is `half applied`, the writes that were applied are applied again. The letter of a message without
+    /// a key, or of a conflict, has a record [apart](Id::apart), and stays until it is discarded.
     Replay,
     /// Its message counts as processed, and copies of it are duplicates.
     Discard,

@@ -14,6 +14,9 @@ use crate::{Error, Fingerprint};
 
 use super::{Acquired, Completed, Held, Id, KeyValueStore, Letter, LetterFilter, Resolve};
 
+/// The wait for a message whose writes are half applied, until somebody has buried it.
+const HALF: Duration = Duration::from_secs(1);
+
 /// A key-value store in memory, for tests of handlers. Clones share their records. Time is that of Tokio, so a test may pause it.
 ///
 /// `W` are the writes of the store for which it stands in, such as `RedisWrites`. They are recorded and not interpreted.
@@ -42,13 +45,15 @@ struct Record {
     state: State,
     /// When it ends.
     keep_until: Option<Instant>,
+    /// Its dead letter, also while the message that is replayed runs.
+    letter: Option<Box<Letter>>,
 }
 
 enum State {
     Running { until: Instant, starts: u32 },
     Done { since: Instant },
     Half { why: String },
-    Dead { since: Instant, letter: Box<Letter> },
+    Dead { since: Instant },
 }
 
 impl<W> Clone for Memory<W> {
@@ -126,6 +131,7 @@ impl<W: Default + Clone + Send + Sync + 'static> KeyValueStore for Memory<W> {
                 token,
                 state: State::Running { until: now, starts: 0 },
                 keep_until: None,
+                letter: None,
             });
             match &mut record.state {
                 State::Running { until, starts } => {
@@ -137,12 +143,14 @@ impl<W: Default + Clone + Send + Sync + 'static> KeyValueStore for Memory<W> {
                     }
                     *until = now + lease;
                     let starts = *starts;
-                    (record.token, record.fingerprint, record.keep_until) = (token, fingerprint, Some(now + keep));
+                    record.keep_until = record.letter.is_none().then(|| now + keep);
+                    (record.token, record.fingerprint) = (token, fingerprint);
                     Acquired::New { starts, now: SystemTime::now() }
                 }
-                State::Done { since } | State::Dead { since, .. } => {
+                State::Done { since } | State::Dead { since } => {
                     Acquired::Done { fingerprint: record.fingerprint, age: now - *since }
                 }
+                State::Half { .. } if record.fingerprint != fingerprint => Acquired::Busy { left: HALF },
                 State::Half { why } => {
                     record.token = token;
                     Acquired::HalfApplied(why.clone())
@@ -178,9 +186,11 @@ impl<W: Default + Clone + Send + Sync + 'static> KeyValueStore for Memory<W> {
                 Completed::Yes => {
                     self.shared.applied.lock().push(writes.clone());
                     (record.state, record.keep_until) = (State::Done { since: now }, Some(now + keep));
+                    record.letter = None;
                 }
                 Completed::HalfApplied(why) => {
                     (record.state, record.keep_until) = (State::Half { why: why.clone() }, None);
+                    record.letter = None;
                 }
                 Completed::Lost | Completed::Refused(_) => {}
             }
@@ -190,11 +200,11 @@ impl<W: Default + Clone + Send + Sync + 'static> KeyValueStore for Memory<W> {
 
     async fn release(&self, id: &Id, token: Uuid) -> Answer<Held> {
         Ok(self.with(id, |records, name, now| match records.get_mut(&name) {
-            Some(Record { token: held, state: State::Running { until, starts }, .. }) if *held == token => {
-                if *starts <= 1 {
+            Some(Record { token: held, state: State::Running { until, starts }, letter, .. }) if *held == token => {
+                if *starts <= 1 && letter.is_none() {
                     records.remove(&name);
                 } else {
-                    *starts -= 1;
+                    *starts = starts.saturating_sub(1);
                     *until = now;
                     *held = Uuid::nil();
                 }
@@ -213,8 +223,8 @@ impl<W: Default + Clone + Send + Sync + 'static> KeyValueStore for Memory<W> {
                 State::Done { .. } => Held::Lost,
                 State::Dead { .. } => Held::Yes,
                 State::Running { .. } | State::Half { .. } => {
-                    record.state = State::Dead { since: now, letter: Box::new(letter.clone()) };
-                    record.keep_until = None;
+                    record.state = State::Dead { since: now };
+                    (record.letter, record.keep_until) = (Some(Box::new(letter.clone())), None);
                     Held::Yes
                 }
             }
@@ -223,21 +233,27 @@ impl<W: Default + Clone + Send + Sync + 'static> KeyValueStore for Memory<W> {
 
     async fn dead(&self, filter: &LetterFilter) -> Answer<Vec<Letter>> {
         let records = self.shared.records.lock();
-        let letters = records.values().filter_map(|record| match &record.state {
-            State::Dead { letter, .. } if filter.matches(letter) => Some(Letter::clone(letter)),
-            _ => None,
-        });
+        let letters = records.values().filter_map(|record| record.letter.as_deref());
+        let letters = letters.filter(|letter| filter.matches(letter)).cloned();
         Ok(letters.take(filter.limit).collect())
     }
 
     async fn resolve(&self, id: &Id, how: Resolve, keep: Duration) -> Answer<bool> {
-        Ok(self.with(id, |records, name, now| match (records.get_mut(&name), how) {
-            (Some(Record { state: State::Dead { .. }, .. }), Resolve::Replay) => records.remove(&name).is_some(),
-            (Some(record @ Record { state: State::Dead { .. }, .. }), Resolve::Discard) => {
-                (record.state, record.keep_until) = (State::Done { since: now }, Some(now + keep));
-                true
+        Ok(self.with(id, |records, name, now| {
+            let Some(record) = records.get_mut(&name).filter(|record| record.letter.is_some()) else { return false };
+            match how {
+                Resolve::Replay if matches!(record.state, State::Dead { .. }) => {
+                    record.token = Uuid::nil();
+                    record.state = State::Running { until: now, starts: 0 };
+                }
+                // It is replayed already, and a run of it goes on.
+                Resolve::Replay => {}
+                Resolve::Discard => {
+                    (record.token, record.letter) = (Uuid::nil(), None);
+                    (record.state, record.keep_until) = (State::Done { since: now }, Some(now + keep));
+                }
             }
-            _ => false,
+            true
         }))
     }
 }

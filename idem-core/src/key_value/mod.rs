@@ -101,11 +101,14 @@ pub trait KeyValueStore: Clone + Send + Sync + 'static {
     /// Makes the message a dead letter, in place of its lease. Repeated under the same token, it is [`Held::Yes`].
     fn bury(&self, id: &Id, token: Uuid, letter: &Letter) -> impl Future<Output = Answer<Held>> + Send;
 
-    /// Returns the dead letters that match, in no order.
+    /// Returns the dead letters that match, in no order; also those that are replayed and not done yet.
     fn dead(&self, filter: &LetterFilter) -> impl Future<Output = Answer<Vec<Letter>>> + Send;
 
-    /// Ends a dead letter. Returns `false` if there is none under this id. `keep`: for how long copies of a discarded message
+    /// Resolves a dead letter. Returns `false` if there is none under this id. `keep`: for how long copies of a discarded message
     /// are still duplicates.
+    ///
+    /// A replay lets the message start, with no start counted, and keeps the letter until it is completed or buried: no lease, release or
+    /// retention ends it. It can be repeated, and then changes nothing.
     fn resolve(&self, id: &Id, how: Resolve, keep: Duration) -> impl Future<Output = Answer<bool>> + Send;
 }
 
@@ -132,7 +135,8 @@ pub enum Acquired {
         /// For how long the lease still lasts.
         left: Duration,
     },
-    /// Some of its writes were applied, and the others were not. The lease is that of the token, to bury it.
+    /// Some of its writes were applied, and the others were not. The lease is that of the token, to bury it. Another message with the
+    /// same key, by its fingerprint, is [`Busy`](Self::Busy) until then.
     HalfApplied(String),
 }
 
@@ -160,7 +164,7 @@ pub enum Completed {
 }
 
 /// Stands for the connection of a handler with `best_effort`: it has none. Its effect is in another system, and is deduplicated:
-/// copies do not repeat it, but a process that ends between the effect and the completion does.
+/// copies do not repeat it, but a process that ends between the effect and the completion does, and so does an attempt that fails behind it.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct BestEffort;
@@ -207,8 +211,9 @@ impl<K: KeyValueStore> KeyValue<K> {
     }
 
     /// Sets for how long a record is kept once its message is processed; 7 days by default. A worker refuses to start if its broker
-    /// can deliver a message again for longer. A message that was published longer ago, and has no record, becomes a dead letter
-    /// (`too old`), because it may have been processed.
+    /// says that it keeps messages for longer, and warns if it keeps them without a limit. A broker that says nothing is not checked. A
+    /// message that was published longer ago, and has no record, becomes a dead letter
+    /// (`too old`), because it may have been processed; also one that is delivered for the first time, to a new consumer or after a long outage.
     ///
     /// Deploy a longer retention to all workers before the broker keeps messages for longer.
     pub fn retention(self, retention: Duration) -> Self {
@@ -220,7 +225,7 @@ impl<K: KeyValueStore> KeyValue<K> {
         &self.store
     }
 
-    /// Returns the dead letters that match, in no order.
+    /// Returns the dead letters that match, in no order; also those that are replayed and not done yet.
     ///
     /// # Errors
     /// The store cannot be used.
@@ -228,10 +233,11 @@ impl<K: KeyValueStore> KeyValue<K> {
         self.store.dead(filter).await.map_err(|fault| Error::database("could not read the dead letters", fault))
     }
 
-    /// Ends a dead letter. Returns `false` if there is none under this id, because somebody else has ended it.
+    /// Resolves a dead letter. Returns `false` if there is none under this id: it is discarded, or its message was replayed and is processed.
+    /// Replay, then publish; nothing is lost in between.
     ///
     /// # Errors
-    /// The store cannot be used, and the letter may be ended or not; repeat it.
+    /// The store cannot be used, and the letter may be resolved or not; repeat it.
     pub async fn resolve(&self, id: &Id, how: Resolve) -> Result<bool, Error> {
         let resolved = self.store.resolve(id, how, self.retention).await;
         resolved.map_err(|fault| Error::database("could not resolve a dead letter", fault))

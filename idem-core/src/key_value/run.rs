@@ -28,6 +28,9 @@ const MAX_STARTS: u32 = 4;
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(10);
 
+/// The longest wait for the next attempt: the delivery is unacked meanwhile, and brokers limit that.
+pub(super) const LONGEST_HELD: Duration = Duration::from_secs(5 * 60);
+
 /// How long giving a lease up may take. If it fails, the lease runs out.
 const GIVE_UP: Duration = Duration::from_secs(2);
 
@@ -194,7 +197,10 @@ impl<K: KeyValueStore> Pipeline<KeyValue<K>> {
         now: SystemTime,
     ) -> Option<Failure> {
         if starts > MAX_STARTS {
-            let error = format!("the process ended {MAX_STARTS} times while the message ran, or was killed as often");
+            let error = format!(
+                "the process ended {MAX_STARTS} times while the message ran, in it or in another one beside it, or was killed as often. If it \
+                 was in another one, resolve this letter with `Replay`, and publish the message again"
+            );
             return Some(Failure::undeliverable(Undeliverable::new(Reason::Crashed, error)));
         }
         // Only without a record is it unknown whether it was processed.
@@ -226,7 +232,7 @@ impl<K: KeyValueStore> Pipeline<KeyValue<K>> {
                 carried.lease = None;
                 Ok(Ended::Done(Outcome::Processed))
             }
-            Some(Ok(Completed::Lost)) => Ok(self.lost(carried, route)),
+            Some(Ok(Completed::Lost)) => Ok(self.lost(carried, route, false)),
             Some(Ok(Completed::Refused(why))) => Err(Failure::new(Ok(Duration::ZERO), why)),
             Some(Ok(Completed::HalfApplied(why))) => Err(half_applied(&why)),
             Some(Err(error)) => Err(Failure::returned(error)),
@@ -235,10 +241,11 @@ impl<K: KeyValueStore> Pipeline<KeyValue<K>> {
     }
 
     /// Counts a lease that was lost. The delivery starts over: the message is now somebody else's, or already done.
-    fn lost(&self, carried: &mut Carried, route: &Route<KeyValue<K>>) -> Ended {
+    fn lost(&self, carried: &mut Carried, route: &Route<KeyValue<K>>, is_half: bool) -> Ended {
         carried.lease = None;
         route.meters.lost.increment(1);
         let repeats = match route.handler.is_best_effort() {
+            _ if is_half => "some of its writes were applied",
             true => "its effect may be repeated",
             false => "nothing of it was written",
         };
@@ -267,7 +274,8 @@ impl<K: KeyValueStore> Pipeline<KeyValue<K>> {
                     lease.attempts = failure.attempts;
                 }
                 route.meters.count(&failure.logged_with(None, || "it waits unacked in this worker".to_owned()));
-                Ended::Park(Wait::After(delay))
+                // It may be a number of another service.
+                Ended::Park(Wait::After(delay.min(LONGEST_HELD)))
             }
         }
     }
@@ -290,7 +298,7 @@ impl<K: KeyValueStore> Pipeline<KeyValue<K>> {
                 Ended::Done(failure.logged_with(None, || format!("KeyValue::dead, consumer {:?}", self.consumer)))
             }
             Some(Ok(Held::Lost)) => match self.routes.get(identity.handler) {
-                Some(route) => self.lost(carried, route),
+                Some(route) => self.lost(carried, route, reason == Reason::HalfApplied),
                 None => Ended::Park(Wait::Claim),
             },
             Some(Err(error)) => {

@@ -11,8 +11,9 @@ use crate::runtime::Settings;
 use crate::store::HandlerId;
 use crate::telemetry::Meters;
 use crate::worker::Registration;
-use crate::{Error, RetryPolicy};
+use crate::{Error, RetryPolicy, age};
 
+use super::run::LONGEST_HELD;
 use super::{KeyValue, KeyValueStore};
 
 /// Checks that the store can be used, and that the worker asks for nothing that needs SQL.
@@ -32,7 +33,7 @@ pub(super) async fn register<K: KeyValueStore>(
         tracing::info!(
             consumer,
             handlers = ?best_effort,
-            "best effort: the effects of these handlers are deduplicated, and may be repeated after a crash"
+            "best effort: the effects of these handlers are deduplicated, and may be repeated after a crash, a failed or late attempt, a shutdown or a failover"
         );
     }
     let route = |(id, handler): (i32, &Arc<dyn Registered<KeyValue<K>>>)| {
@@ -95,6 +96,15 @@ fn flaw<'a, K: KeyValueStore>(
         ));
     }
     handlers.into_iter().find_map(|handler| {
+        let retry = handler.limits.retry.or(settings.retry);
+        if let Some(delay) = retry.map(|retry| retry.longest_between()).filter(|delay| *delay > LONGEST_HELD) {
+            return Some(format!(
+                "the handler {:?} has a `.retry(..)` that waits {}, and with a key-value store the delivery is unacked meanwhile: set \
+                 `.max_delay(..)` to 5 minutes or less, or use PostgreSQL or SQLite, where the message waits in the inbox",
+                handler.name,
+                age::shown(delay)
+            ));
+        }
         let needs = [
             (handler.stages, "takes `Outbox`, and messages are staged in transactions"),
             (handler.external.is_some(), "makes an external call, whose intent is a row of an inbox"),

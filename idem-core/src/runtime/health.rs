@@ -215,7 +215,7 @@ impl KillSwitch {
         let why = format!(
             "{undeliverable} of the last {of} deliveries became dead letters because no handler could be called for them, and \
              none was processed or stored. The last one: {reason}, {error}. Check that event types, the `.event_type(..)` \
-             header, keys and codec match the producers' messages; the dead letters are in the inbox. Consumption resumes \
+             header, keys and codec match the producers' messages; the dead letters are kept, whole. Consumption resumes \
              after `Health::resume` or a restart; `.undeliverable_limit(..)` sets the limit"
         );
         tracing::error!(why, "consumption pauses");

@@ -122,7 +122,8 @@ pub(crate) fn warn_of_refusal(delivery: &Delivery, tries: Option<usize>, error: 
         tries,
         error = crate::error::text(error),
         "the database refuses to write for a message; the message stays where it is, with the broker or in the inbox, and is \
-         tried again: check the constraints and triggers on idem's tables, and the size of the message"
+         tried again: check the size of the message, the constraints and triggers on idem's tables, or in a key-value store, which \
+         program has written the record of the message"
     );
 }
 

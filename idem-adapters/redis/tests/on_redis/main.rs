@@ -7,4 +7,5 @@ mod counting;
 mod input;
 mod kills;
 mod outages;
+mod permissions;
 mod start;

@@ -76,7 +76,7 @@ fn register(store: Postgres, source: impl Source) {
 // case: best_effort_with_a_connection
 #[idempotent(key = id, best_effort)]
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
-//~                           ^^^^^^^^^^^^^^^^^ a handler with `best_effort` takes no connection: its effect is in another system, and may be repeated after a crash. Remove the parameter, or remove `best_effort`, and the writes are applied once
+//~                           ^^^^^^^^^^^^^^^^^ a handler with `best_effort` takes no connection: its effect is in another system, and may be repeated after a crash or a failed attempt. Remove the parameter, or remove `best_effort`, and the writes are applied once
     Ok(())
 }
 
