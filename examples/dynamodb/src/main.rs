@@ -53,7 +53,7 @@ async fn open(config: &SdkConfig, table: &str) -> Result<KeyValue<DynamoDb>, Box
 }
 
 fn worker<S: Source>(records: KeyValue<DynamoDb>, reservations: S) -> Worker<KeyValue<DynamoDb>, S> {
-    Worker::new("stock", records, reservations).max_payload(256 * 1024)
+    Worker::new("stock", records, reservations)
 }
 
 #[tokio::main]

@@ -6,14 +6,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::Builder;
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::types::ConsumedCapacity;
 use aws_types::SdkConfig;
 use idem_core::Error;
 use idem_core::key_value::KeyValue;
 
 use crate::table;
+
+/// How long one attempt of a request may take by default. The SDK has no limit of its own, and a connection that hangs would hold up
+/// the renewal of leases until they have ended.
+const ATTEMPT: Duration = Duration::from_secs(2);
 
 /// A table of DynamoDB with the records of messages. Clones share its client.
 #[derive(Clone)]
@@ -34,7 +41,8 @@ pub(crate) struct Shared {
 
 impl DynamoDb {
     /// Connects when it is awaited: checks that the table exists and can have records, with the region, the credentials and the
-    /// HTTP client of this configuration, which `aws_config` loads. `table`: its name.
+    /// HTTP client of this configuration, which `aws_config` loads. An attempt of a request may take 2 seconds, unless its
+    /// `operation_attempt_timeout` says otherwise. `table`: its name.
     ///
     /// # Errors
     /// [`Error::Config`] if the configuration is incomplete, or the table does not exist, has another key or no index `dead`, or the
@@ -112,7 +120,10 @@ impl Connect {
 
 /// Creates the client. The SDK panics if the configuration lacks a part, and has no other check; its text names the part.
 fn client(config: &SdkConfig) -> Result<Client, Error> {
-    catch_unwind(AssertUnwindSafe(|| Client::new(config))).map_err(|panic| {
+    let mut timeouts = config.timeout_config().cloned().unwrap_or_else(|| TimeoutConfig::builder().build());
+    timeouts.take_defaults_from(&TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT).build());
+    let connect = || Client::from_conf(Builder::from(config).timeout_config(timeouts).build());
+    catch_unwind(AssertUnwindSafe(connect)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
         Error::Config(format!(
             "the SdkConfig is not complete: load it by aws_config, or give it a behavior version, an HTTP client, a sleep \

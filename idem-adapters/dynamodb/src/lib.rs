@@ -20,10 +20,13 @@
 //! percent-encoded. It has a `state` (`running`, `done`, `dead`), a `fingerprint`, a `token`, `starts`, the end of its lease
 //! (`until`) and the time of its end (`at`) in milliseconds, and the second from which DynamoDB may delete it (`ttl`). It counts as absent from
 //! then on, although DynamoDB deletes it hours later. A dead letter has no `ttl`; it has its `letter`, and its consumer as `dead`, which the
-//! index `dead` lists, about a second later.
+//! index `dead` lists, about a second later. Behind a replay it is `running` and keeps them until it ends again.
+//! A letter of more than 396 KB is divided: the record has the first of its `parts` and its checksum, `sum`, and each other part is an item
+//! with the key `consumer/handler/key%part/sum/number`. A process that dies while it writes or deletes them leaves items that nobody reads.
 //!
 //! DynamoDB has no clock for its clients, so times are those of the workers. One whose clock is wrong takes over a lease that lasts,
-//! or waits for one that is over. The first runs a message a second time, and only one of the runs can be completed.
+//! or waits for one that is over. The first runs a message a second time, and only one of the runs can be completed. A completion by
+//! a clock that is an hour behind also ends its record an hour early: a copy in the last hour of the retention runs, and is completed.
 //!
 //! # Table
 //!
@@ -37,15 +40,14 @@
 //!
 //! The table is for records only. In a global table, workers of two regions may run one message at once, and both complete it.
 //!
-//! A worker needs `dynamodb:UpdateItem`, `dynamodb:DeleteItem` and `dynamodb:DescribeTable` for the table, `dynamodb:DescribeTimeToLive` for a
-//! warning, and what its handlers write for their tables: `dynamodb:PutItem`, `UpdateItem`, `DeleteItem`, `ConditionCheckItem`. Reading dead
-//! letters needs `dynamodb:Query` and `dynamodb:Scan` for the index, and `dynamodb:GetItem`.
+//! A worker needs `dynamodb:UpdateItem`, `dynamodb:PutItem`, `dynamodb:DeleteItem` and `dynamodb:DescribeTable` for the table,
+//! `dynamodb:DescribeTimeToLive` for a warning, and what its handlers write for their tables: `dynamodb:PutItem`, `UpdateItem`, `DeleteItem`,
+//! `ConditionCheckItem`. Reading dead letters needs `dynamodb:Query` and `dynamodb:Scan` for the index, and `dynamodb:GetItem`.
 //!
 //! # Limits
 //!
 //! | | |
 //! |---|---|
-//! | [`max_payload`](idem_core::Worker::max_payload) | at most 256 KiB, and a worker with more does not start: an item has at most 400 KB, also that of a dead letter |
 //! | writes of one message | 99, to different items, and 4 MB; DynamoDB takes 100 in a transaction |
 //!
 //! # Costs
@@ -65,6 +67,7 @@ mod change;
 mod connection;
 mod error;
 mod item;
+mod letter;
 mod record;
 mod steps;
 mod table;

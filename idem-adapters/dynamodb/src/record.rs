@@ -38,7 +38,12 @@ pub(crate) struct Record {
     pub(crate) starts: u32,
     /// The second from which it counts as absent.
     ttl: Option<u64>,
+    /// Empty without one. A message that runs has one behind a replay. If it has more parts, this is the first.
     pub(crate) letter: Vec<u8>,
+    /// How many more.
+    pub(crate) parts: usize,
+    /// The fingerprint of the whole letter.
+    pub(crate) sum: Vec<u8>,
 }
 
 impl Record {
@@ -48,10 +53,7 @@ impl Record {
     /// Another program or version has written it.
     pub(crate) fn read(item: &Attributes) -> Result<Self, StoreError> {
         let number = |name: &str| item.get(name).and_then(|value| value.as_n().ok()?.parse::<u64>().ok());
-        let bytes = |name: &str| {
-            let bytes = item.get(name).and_then(|value| value.as_b().ok());
-            bytes.map(|bytes| bytes.as_ref().to_vec()).unwrap_or_default()
-        };
+        let bytes = |name| bytes(item, name);
         let state = match item.get("state").and_then(|value| value.as_s().ok()).map(String::as_str) {
             Some("running") => State::Running,
             Some("done") => State::Done,
@@ -70,6 +72,8 @@ impl Record {
             starts: number("starts").and_then(|starts| u32::try_from(starts).ok()).unwrap_or_default(),
             ttl: number("ttl"),
             letter: bytes("letter"),
+            parts: number("parts").and_then(|parts| usize::try_from(parts).ok()).unwrap_or_default(),
+            sum: bytes("sum"),
         })
     }
 
@@ -82,6 +86,12 @@ impl Record {
     pub(crate) fn is_held_by(&self, token: Uuid) -> bool {
         self.state == State::Running && self.token == token.as_bytes()
     }
+}
+
+/// Returns the bytes of an attribute; none if it has other ones.
+pub(crate) fn bytes(item: &Attributes, name: &str) -> Vec<u8> {
+    let bytes = item.get(name).and_then(|value| value.as_b().ok());
+    bytes.map(|bytes| bytes.as_ref().to_vec()).unwrap_or_default()
 }
 
 /// Returns the milliseconds since 1970, by the clock of this machine.

@@ -9,8 +9,9 @@ use aws_sdk_dynamodb::types::{
 };
 use idem_core::key_value::Id;
 use idem_core::store::{Answer, StoreError};
+use uuid::Uuid;
 
-use crate::change::Change;
+use crate::change::{Change, TOUCH};
 use crate::error::{Cause, Failure, Refusal, answered};
 use crate::item::Attributes;
 use crate::record::{PK, Record, name};
@@ -66,13 +67,17 @@ impl DynamoDb {
         }
     }
 
-    /// Changes a record and applies the writes, if all conditions hold. The inner error: why the writes cannot be applied.
+    /// Changes a record of this token and applies the writes, if all conditions hold. The inner error: why the writes cannot be applied.
     pub(crate) async fn change_with(
         &self,
         id: &Id,
+        token: Uuid,
         change: Change,
         writes: &DynamoWrites,
     ) -> Answer<Result<Changed, String>> {
+        if writes.is_empty() {
+            return self.change(id, change).await.map(Ok);
+        }
         let Change { statement, names, values } = change;
         let update = Update::builder().table_name(&self.shared.table).key(PK, AttributeValue::S(name(id)));
         let update = update.update_expression(statement.update).condition_expression(statement.condition);
@@ -102,6 +107,15 @@ impl DynamoDb {
             },
             // The record's own table had the record just before.
             Err(Refusal { failure: Failure { cause: Cause::Content | Cause::Missing, text }, .. }) => Ok(Err(text)),
+            Err(Refusal { failure, .. }) if failure.cause == Cause::Denied => {
+                let touch = Change::new(TOUCH).with(":token", &token.as_bytes()[..]);
+                match self.change(id, touch).await {
+                    // The table of the records is permitted, so one of the handler's is not.
+                    Ok(Changed::Yes) => Ok(Err(failure.text)),
+                    Ok(lost) => Ok(Ok(lost)),
+                    Err(_) => Err(failure.fault()),
+                }
+            }
             Err(refusal) => Err(refusal.failure.fault()),
         }
     }

@@ -1,11 +1,12 @@
 //! Answers that no test server gives: throttling, conflicts, none at all.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use aws_sdk_dynamodb::config::retry::RetryConfig;
 use idem_conformance::soon;
-use idem_core::key_value::{Completed, KeyValueStore};
+use idem_core::key_value::{Acquired, Completed, KeyValueStore};
 use idem_core::store::StoreError;
 use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, State, Worker};
 use idem_dynamodb::{DynamoDb, DynamoWrites};
@@ -65,7 +66,6 @@ async fn conflicts_and_throttling_charge_no_attempt() {
     let worker = Worker::new("billing", dynamodb, broker.queue("orders"))
         .state(runs.clone())
         .handler::<Count>()
-        .max_payload(1000)
         .retry(idem_core::RetryPolicy::new().max_attempts(1))
         .observe(move |observed| drop(report.send(observed.outcome.as_str().to_owned())));
     let worker = tokio::spawn(worker.run_until(std::future::pending()));
@@ -83,6 +83,26 @@ async fn a_server_that_is_away_is_a_lost_connection() {
     assert!(matches!(away, Err(StoreError::ConnectionLost(_))), "{away:?}");
 }
 
+/// A connection hangs. The configuration has no timeout, and the next attempt is made on another connection.
+#[tokio::test]
+async fn an_attempt_that_hangs_does_not_hold_up_its_request() {
+    let asked = AtomicUsize::new(0);
+    let url = serve(move |request| {
+        let hangs = request.action == "UpdateItem" && asked.fetch_add(1, SeqCst) == 0;
+        async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            table(&request.action).unwrap_or((200, "{}".to_owned()))
+        }
+    })
+    .await;
+    let config = config(&url).into_builder().retry_config(RetryConfig::standard()).build();
+    let store = DynamoDb::connect(&config, "idem").await.unwrap().store().clone();
+    let acquired = store.acquire(&id(), Fingerprint::of(b"{}"), Uuid::new_v4(), LONG, LONG).await;
+    assert!(matches!(acquired, Ok(Acquired::New { starts: 1, .. })), "{acquired:?}");
+}
+
 /// The policy lacks an action: nothing is wrong with the message.
 #[tokio::test]
 async fn a_denied_action_is_no_fault_of_the_message() {
@@ -94,6 +114,31 @@ async fn a_denied_action_is_no_fault_of_the_message() {
         matches!(&denied, Err(StoreError::Unavailable(why)) if why.to_string().contains("AccessDenied")),
         "{denied:?}"
     );
+}
+
+/// One handler's table is denied, and the other handlers of the worker run.
+#[tokio::test]
+async fn a_denied_table_of_a_handler_is_a_failed_attempt() {
+    let records_are_denied = Arc::new(AtomicBool::new(false));
+    let denied = records_are_denied.clone();
+    let url = serve(move |request| {
+        let answer = match request.action.as_str() {
+            "TransactWriteItems" => error("AccessDeniedException", ""),
+            "UpdateItem" if denied.load(SeqCst) => error("AccessDeniedException", ""),
+            "UpdateItem" => (200, "{}".to_owned()),
+            action => table(action).unwrap(),
+        };
+        async move { answer }
+    })
+    .await;
+    let store = DynamoDb::connect(&config(&url), "idem").await.unwrap().store().clone();
+    let (id, mut writes) = (id(), DynamoWrites::default());
+    writes.delete(counter("n"));
+    let refused = store.complete(&id, Uuid::new_v4(), LONG, &writes).await;
+    assert!(matches!(&refused, Ok(Completed::Refused(why)) if why.contains("AccessDenied")), "{refused:?}");
+    records_are_denied.store(true, SeqCst);
+    let denied = store.complete(&id, Uuid::new_v4(), LONG, &writes).await;
+    assert!(matches!(&denied, Err(StoreError::Unavailable(_))), "{denied:?}");
 }
 
 /// The first request of its completion was applied, and its answer was lost.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use idem_core::key_value::{Acquired, Completed, Held, Id, KeyValueStore, Letter, LetterFilter};
+use idem_core::key_value::{Acquired, Completed, Held, Id, KeyValueStore, Letter, LetterFilter, Resolve};
 use idem_core::store::StoreError;
 use idem_core::{Delivery, Fingerprint, Key, Reason};
 use idem_dynamodb::{DynamoWrites, Item, Value};
@@ -134,14 +134,60 @@ async fn writes_that_can_never_be_applied_are_refused() {
     assert_eq!(complete(&world, &id, token, &DynamoWrites::default()).await, Completed::Yes);
 }
 
+/// How many items the table of the records has.
+async fn items(world: &World) -> usize {
+    let (mut items, mut from) = (0, None);
+    loop {
+        let page = world.client.scan().table_name(&world.table).set_exclusive_start_key(from).send().await.unwrap();
+        items += page.items().len();
+        from = page.last_evaluated_key.filter(|next| !next.is_empty());
+        if from.is_none() {
+            return items;
+        }
+    }
+}
+
 #[tokio::test]
-async fn a_dead_letter_that_no_item_takes_is_refused_and_the_largest_payload_fits() {
+async fn a_dead_letter_that_no_item_takes_is_divided_and_ends_whole() {
     let Some(world) = common::world().await else { return };
     let (store, id, token) = (world.dynamodb.store(), id(), Uuid::new_v4());
+    let lengths = async || {
+        let letters = store.dead(&LetterFilter::new()).await.unwrap();
+        letters.iter().map(|letter| letter.delivery.payload().len()).collect::<Vec<_>>()
+    };
     acquire(&world, &id, token).await.unwrap();
-    let refused = store.bury(&id, token, &letter(&id, 400 * 1024)).await;
-    assert!(matches!(&refused, Err(StoreError::Message(why)) if why.to_string().contains("400 KB")), "{refused:?}");
-    assert_eq!(store.bury(&id, token, &letter(&id, store.max_payload())).await.unwrap(), Held::Yes);
+    let large = letter(&id, 1_000_000);
+    // In base64 it has 1.3 MB.
+    for _ in 0..2 {
+        assert_eq!(store.bury(&id, token, &large).await.unwrap(), Held::Yes);
+        assert_eq!((lengths().await, items(&world).await), (vec![1_000_000], 4));
+    }
+    assert_eq!(store.bury(&id, Uuid::new_v4(), &letter(&id, 10)).await.unwrap(), Held::Lost);
+    // It is published again, and fails again.
+    assert!(store.resolve(&id, Resolve::Replay, KEEP).await.unwrap());
+    assert_eq!((lengths().await, items(&world).await), (vec![1_000_000], 4));
+    acquire(&world, &id, token).await.unwrap();
+    assert_eq!(store.bury(&id, token, &letter(&id, 500_000)).await.unwrap(), Held::Yes);
+    assert_eq!((lengths().await, items(&world).await), (vec![500_000], 2));
+    // Then it is processed, with a write or without one.
+    for n in 0..2 {
+        assert!(store.resolve(&id, Resolve::Replay, KEEP).await.unwrap());
+        acquire(&world, &id, token).await.unwrap();
+        let (name, mut writes) = (unique("n"), DynamoWrites::default());
+        if n == 1 {
+            writes.update(counter(&name), "ADD n :n").value(":n", 1);
+        }
+        assert_eq!(complete(&world, &id, token, &writes).await, Completed::Yes);
+        assert_eq!((lengths().await, items(&world).await), (vec![], 1));
+        assert_eq!(world.read(&name).await.is_some(), n == 1);
+        let old = AttributeValue::N(seconds(-1).to_string());
+        set(&world, &id, "ttl", old).await;
+        acquire(&world, &id, token).await.unwrap();
+        assert_eq!(store.bury(&id, token, &large).await.unwrap(), Held::Yes);
+    }
+    assert!(store.resolve(&id, Resolve::Discard, KEEP).await.unwrap());
+    assert_eq!((lengths().await, items(&world).await), (vec![], 1));
+    assert!(!store.resolve(&id, Resolve::Discard, KEEP).await.unwrap());
 }
 
 /// A run that takes longer than the retention.
@@ -170,6 +216,35 @@ async fn a_dead_letter_has_no_end_and_is_listed_until_it_is_resolved() {
     }
     assert_eq!(store.dead(&LetterFilter::new()).await.unwrap().len(), 3);
     assert_eq!(store.dead(&LetterFilter::new().limit(2)).await.unwrap().len(), 2);
+}
+
+/// Whatever its runs do, DynamoDB must not delete the only copy of a message.
+#[tokio::test]
+async fn a_replayed_record_has_no_end_until_its_message_is_completed() {
+    let Some(world) = common::world().await else { return };
+    let (store, id, token) = (world.dynamodb.store(), id(), Uuid::new_v4());
+    acquire(&world, &id, token).await.unwrap();
+    store.bury(&id, token, &letter(&id, 10)).await.unwrap();
+    let is_kept = async || {
+        let record = world.record(&id).await;
+        let listed = store.dead(&LetterFilter::new()).await.unwrap().len();
+        !record.contains_key("ttl") && record.contains_key("letter") && listed == 1
+    };
+    for _ in 0..2 {
+        assert!(store.resolve(&id, Resolve::Replay, KEEP).await.unwrap());
+        assert!(is_kept().await);
+        let acquired = acquire(&world, &id, token).await;
+        assert!(matches!(acquired, Ok(Acquired::New { starts: 1, .. })), "{acquired:?}");
+        assert_eq!(store.renew(&id, token, 2 * KEEP).await.unwrap(), Held::Yes);
+        assert!(is_kept().await);
+        assert_eq!(store.release(&id, token).await.unwrap(), Held::Yes);
+        assert!(is_kept().await);
+    }
+    acquire(&world, &id, token).await.unwrap();
+    assert_eq!(complete(&world, &id, token, &DynamoWrites::default()).await, Completed::Yes);
+    let record = world.record(&id).await;
+    assert!(record.contains_key("ttl") && !record.contains_key("letter") && !record.contains_key("dead"));
+    assert!(!store.resolve(&id, Resolve::Replay, KEEP).await.unwrap());
 }
 
 /// A process whose clock is an hour behind looks dead at once, and writes nothing behind the one that takes over.

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::common::{self, World, counter, unique};
 
 /// How many messages there are.
-const MESSAGES: i64 = 100;
+const MESSAGES: i64 = 60;
 
 struct Count;
 
@@ -37,7 +37,6 @@ fn start(dynamodb: KeyValue<DynamoDb>, name: &str, broker: &Broker) -> JoinHandl
     let worker = Worker::new(name, dynamodb, broker.queue("orders"))
         .state(name.to_owned())
         .handler::<Count>()
-        .max_payload(1000)
         .lease_duration(Duration::from_secs(1));
     tokio::spawn(worker.run_until(std::future::pending()))
 }

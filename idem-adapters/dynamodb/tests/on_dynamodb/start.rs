@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::TimeToLiveStatus;
 use idem_conformance::{soon, texts};
-use idem_core::key_value::{BestEffort, KeyValueStore};
-use idem_core::{BoxError, Delivery, Error, Handler, Key, KeyError, Worker};
+use idem_core::key_value::{BestEffort, KeyValueStore, LetterFilter};
+use idem_core::{BoxError, Delivery, Error, Handler, Key, KeyError, Reason, Worker};
 use idem_dynamodb::{DynamoDb, SdkConfig};
-use idem_test::Broker;
+use idem_test::{Broker, Publication};
 
 use crate::common::{self, config, create, unique};
 
@@ -75,12 +75,17 @@ impl Handler for Nothing {
     }
 }
 
-/// Its dead letter would not fit into an item.
+/// Its dead letter does not fit into one item.
 #[tokio::test]
-async fn a_worker_that_takes_larger_payloads_does_not_start() {
+async fn a_message_over_the_limit_of_a_worker_ends_as_a_dead_letter() {
     let Some(world) = common::world().await else { return };
-    let broker = Broker::new();
+    let (broker, records) = (Broker::new(), world.dynamodb.clone());
+    broker.publish("orders", Publication::new("x".repeat(1_100_000)));
     let worker = Worker::new("billing", world.dynamodb, broker.queue("orders")).handler::<Nothing>();
-    let error = soon(worker.run_until(std::future::pending())).await.unwrap_err();
-    assert!(matches!(&error, Error::Config(text) if text.contains(".max_payload(262144)")), "{error}");
+    let worker = tokio::spawn(worker.run_until(std::future::pending()));
+    soon(broker.idle()).await;
+    let letters = records.dead(&LetterFilter::new()).await.unwrap();
+    let [letter] = &letters[..] else { panic!("{letters:?}") };
+    assert_eq!((letter.reason, letter.delivery.payload().len()), (Reason::TooLarge, 1_100_000));
+    worker.abort();
 }
