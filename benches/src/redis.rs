@@ -1,5 +1,7 @@
-//! Redis: a worker with one message at a time, compared to the same with PostgreSQL, and to a loop that calls the same scripts. Both
-//! servers write each commit to disk.
+//! Redis: a worker with one message at a time, compared to the same with PostgreSQL, and to a loop that calls the same scripts.
+//!
+//! Redis syncs its file each second, as people run it, and for one number always, as PostgreSQL does: then each of the two round
+//! trips of a message waits for the disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +25,8 @@ use crate::worker::{Handler, How};
 
 const ROUNDS: usize = 7;
 const MESSAGES: usize = 20_000;
+/// Fewer, where each waits for the disk.
+const FEW: usize = 4_000;
 /// How many messages are processed at once, and many more.
 const AT_ONCE: usize = 16;
 const MANY: usize = 256;
@@ -57,45 +61,56 @@ pub(crate) async fn measure(database: &str) -> Result<u8> {
     let postgres = Postgres::options(database).schema(SCHEMA).connections(AT_ONCE).connect().await?;
     let how = How { lanes: AT_ONCE, batch: 1, handler: Handler::Of(Work::Fresh), inbox: false };
 
-    let (mut sql, mut few, mut by_hand, mut many) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let [mut sql, mut few, mut by_hand, mut many, mut durable] = [const { Vec::new() }; 5];
     let mut trips = 0.0;
     // The first round warms up.
     for round in 0..=ROUNDS {
-        let ours = run(&redis, AT_ONCE, &mut client).await?;
+        sync(&mut client, "everysec").await?;
+        let ours = run(&redis, AT_ONCE, MESSAGES, &mut client).await?;
         let theirs = hand_written(&redis, &mut client).await?;
-        let most = run(&redis, MANY, &mut client).await?;
-        let rate = how.run(&postgres, message::fresh(MESSAGES / 4)?).await?;
+        let most = run(&redis, MANY, MESSAGES, &mut client).await?;
+        let rate = how.run(&postgres, message::fresh(FEW)?).await?;
+        sync(&mut client, "always").await?;
+        let always = run(&redis, AT_ONCE, FEW, &mut client).await?;
         if round > 0 {
             sql.push(rate);
             few.push(ours.0);
             by_hand.push(theirs);
             many.push(most.0);
+            durable.push(always.0);
             trips = ours.1;
         }
     }
-    let ratio = |to: &[f64]| few.iter().zip(to).map(|(ours, theirs)| ours / theirs).collect::<Vec<f64>>();
-    let (over, of) = (ratio(&sql), ratio(&by_hand));
+    let ratio = |of: &[f64], to: &[f64]| of.iter().zip(to).map(|(of, to)| of / to).collect::<Vec<f64>>();
+    let (over, of, always) = (ratio(&few, &sql), ratio(&few, &by_hand), ratio(&durable, &sql));
     let ((low, high), (least, most)) = (range(over.iter().copied()), range(of.iter().copied()));
-    let (over, of, many) = (median(over), median(of), median(many));
+    let (over, of, many, always) = (median(over), median(of), median(many), median(always));
     println!(
         "Redis, {AT_ONCE} at once: {:.0} messages a second, median of {ROUNDS} rounds, {trips:.2} round trips a message; {over:.1} of \
          PostgreSQL ({low:.1} to {high:.1}), and the target {OVER_POSTGRES}; {of:.2} of a loop with the same scripts ({least:.2} to \
-         {most:.2}), and the target {OF_LOOP}; {MANY} at once: {many:.0}, and the target {PER_SECOND:.0}",
-        median(few)
+         {most:.2}), and the target {OF_LOOP}; {MANY} at once: {many:.0}, and the target {PER_SECOND:.0}; with appendfsync always, \
+         {AT_ONCE} at once: {:.0}, {always:.1} of PostgreSQL",
+        median(few),
+        median(durable)
     );
     Ok(u8::from(over < OVER_POSTGRES || of < OF_LOOP || many < PER_SECOND))
 }
 
 /// Processes new messages. Returns how many per second, and the round trips of each.
-async fn run(redis: &KeyValue<Redis>, at_once: usize, client: &mut MultiplexedConnection) -> Result<(f64, f64)> {
+async fn run(
+    redis: &KeyValue<Redis>,
+    at_once: usize,
+    messages: usize,
+    client: &mut MultiplexedConnection,
+) -> Result<(f64, f64)> {
     empty(client).await?;
-    let queue = Queue::new(message::fresh(MESSAGES)?);
+    let queue = Queue::new(message::fresh(messages)?);
     let worker = Worker::new("bench", redis.clone(), Deliveries::of(&queue)).handler::<paid>().concurrency(at_once);
     let emptied = queue.clone();
     worker.run_until(async move { emptied.emptied().await }).await?;
     let trips = calls(client).await?;
-    applied(client).await?;
-    Ok((queue.rate()?, trips / MESSAGES as f64))
+    applied(messages, client).await?;
+    Ok((queue.rate()?, trips / messages as f64))
 }
 
 /// Processes new messages by a loop without lanes, parking, renewal and observation.
@@ -107,7 +122,7 @@ async fn hand_written(redis: &KeyValue<Redis>, client: &mut MultiplexedConnectio
         async move { process(&store, consumer, &payload).await }
     };
     let rate = Queue::new(message::fresh(MESSAGES)?).process(AT_ONCE, process).await?;
-    applied(client).await?;
+    applied(MESSAGES, client).await?;
     Ok(rate)
 }
 
@@ -124,6 +139,12 @@ async fn process(store: &Redis, consumer: Arc<str>, payload: &[u8]) -> Result<()
     Ok(())
 }
 
+/// Sets when Redis writes its file to the disk.
+async fn sync(client: &mut MultiplexedConnection, when: &str) -> Result<()> {
+    ::redis::cmd("CONFIG").arg("SET").arg("appendfsync").arg(when).query_async::<()>(client).await?;
+    Ok(())
+}
+
 /// Removes all records and effects, and what was counted.
 async fn empty(client: &mut MultiplexedConnection) -> Result<()> {
     for command in [&["FLUSHALL"][..], &["CONFIG", "RESETSTAT"]] {
@@ -134,9 +155,9 @@ async fn empty(client: &mut MultiplexedConnection) -> Result<()> {
 }
 
 /// Checks that each message has its effect.
-async fn applied(client: &mut MultiplexedConnection) -> Result<()> {
+async fn applied(messages: usize, client: &mut MultiplexedConnection) -> Result<()> {
     let effects: usize = ::redis::cmd("LLEN").arg("effects").query_async(client).await?;
-    ensure!(effects == MESSAGES, "{MESSAGES} messages have {effects} effects");
+    ensure!(effects == messages, "{messages} messages have {effects} effects");
     Ok(())
 }
 
