@@ -1,7 +1,8 @@
 //! Consumes orders from a queue of Amazon SQS and writes to SQLite.
 //!
 //! Create the queue, and start the example. In a second shell, send a message twice. With credentials, this works on AWS; on
-//! the server of `eval "$(cargo xtask services up)"` with `AWS_ENDPOINT_URL="$SQS_URL"`, any region and any credentials.
+//! the server of `eval "$(cargo xtask services up)"` with `AWS_ENDPOINT_URL="$SQS_URL"`, any region and any credentials; the
+//! commands then need `--endpoint-url "$SQS_URL"` and the URL of the queue, which the first one prints.
 //!
 //! ```sh
 //! aws sqs create-queue --queue-name orders

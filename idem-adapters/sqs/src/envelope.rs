@@ -83,7 +83,7 @@ fn event(body: &Bytes, attributes: &mut Attributes) -> Result<Opened, String> {
     let event: Event<'_> =
         serde_json::from_slice(body).map_err(|error| format!("its body is not an event of EventBridge: {error}"))?;
     let detail = event.detail.ok_or(
-        "its body is not an event of EventBridge, because it has no `detail`: a rule must not have an input transformer",
+        "its body is not an event of EventBridge, because it has no `detail`: the rule has an input transformer, or the message was sent without EventBridge",
     )?;
     let own = event.resources.iter().find_map(|resource| resource.strip_prefix(URN)).map(ToOwned::to_owned);
     attributes.extend(event.source.map(|source| ("source", source)));

@@ -111,7 +111,8 @@ pub(crate) fn place(queue: &str, region: &str) -> String {
 
 /// The remedy for a queue that does not exist.
 pub(crate) fn remedy(queue: &str) -> String {
-    format!("create it (aws sqs create-queue --queue-name {queue}), or check name, account and region")
+    let kind = if queue.ends_with(".fifo") { " --attributes FifoQueue=true" } else { "" };
+    format!("create it (aws sqs create-queue --queue-name {queue}{kind}), or check name, account and region")
 }
 
 #[cfg(test)]

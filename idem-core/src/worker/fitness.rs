@@ -133,7 +133,11 @@ fn routing(handlers: &[&Facts], source: &impl Source, settings: &Settings) -> Re
         }
         (RouteBy::EventType, Some((name, event))) if !settings.cloud_events && !source.has_event_types() => {
             let needs = format!("the handler {name:?} takes the event {event:?}");
-            (needs, "event types", "read CloudEvents, `.cloud_events()`, or name")
+            (
+                needs,
+                "event types",
+                "read CloudEvents, `.cloud_events()`, open the envelope, `.envelope(..)` of the source, or name",
+            )
         }
         _ => return Ok(()),
     };
