@@ -70,7 +70,7 @@ async fn handler(_: Event) -> Result<(), BoxError> {
 fn register(store: Postgres, source: impl Source) {
     let _ = Worker::new("billing", store, source).handler::<handler>();
 //~                                               ^^^^^^^ this handler takes `&mut BestEffort`, which the store `idem::Postgres` does not have
-//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has `&mut RedisWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as `&mut BestEffort`
+//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has `&mut RedisWrites`, `DynamoDb` has `&mut DynamoWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as `&mut BestEffort`
 }
 
 // case: best_effort_with_a_connection
@@ -105,5 +105,5 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 fn register(store: KeyValue<Memory>, source: impl Source) {
     let _ = Worker::new("billing", store, source).handler::<handler>();
 //~                                               ^^^^^^^ this handler takes `&mut PgConnection`, which the store `KeyValue<idem::key_value::Memory>` does not have
-//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has `&mut RedisWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as `&mut BestEffort`
+//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`, `Redis` has `&mut RedisWrites`, `DynamoDb` has `&mut DynamoWrites`; a key-value store also has handlers with `best_effort`, which take no connection, as `&mut BestEffort`
 }

@@ -66,6 +66,12 @@ async fn run(store: Postgres, config: String) -> Result<(), BoxError> {
 // case: dynamodb_without_its_feature
 async fn run(config: String, orders: impl idem::Source) -> Result<(), BoxError> {
     let records = DynamoDb::connect(&config, "idem").create_table().await?;
+//~               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ `DynamoDb` needs the feature `dynamodb` of idem
+//~ label: the feature `dynamodb` is off
+//~ note: switch it on in Cargo.toml: `idem = { package = "idem-rs", .., features = ["dynamodb"] }`
+//~                                 ^^^^^^^ `DynamoDb` needs the feature `dynamodb` of idem
+//~ label: the feature `dynamodb` is off
+//~ note: switch it on in Cargo.toml: `idem = { package = "idem-rs", .., features = ["dynamodb"] }`
     Worker::new("billing", records, orders).handler::<handler>().run_until(idem::shutdown_signal()).await?;
     Ok(())
 }
