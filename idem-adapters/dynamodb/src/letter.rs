@@ -11,8 +11,8 @@ use crate::item::{Attributes, Value};
 use crate::record::{PK, Record, bytes, name};
 use crate::table::DEAD;
 
-/// The most bytes of a part: an item has 400 KB, and its name and other attributes need some.
-const PART: usize = 400 * 1024 - 4096;
+/// The most bytes of a part. An item has 400 KB, also in servers that count bytes in base64.
+const PART: usize = 256 * 1024;
 
 /// The attribute of an item that is a part.
 const BYTES: &str = "part";
