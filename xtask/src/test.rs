@@ -85,6 +85,7 @@ mod tests {
         ("ordering_rabbitmq", "tests/faults/tests/faults/example.rs"),
         ("nats", "tests/faults/tests/faults/example.rs"),
         ("kafka", "tests/faults/tests/faults/example.rs"),
+        ("redis", "tests/faults/tests/faults/example.rs"),
     ];
 
     #[test]

@@ -11,8 +11,8 @@ use crate::item::{Attributes, Value};
 use crate::record::{PK, Record, bytes, name};
 use crate::table::DEAD;
 
-/// The most bytes of a part. An item has 400 KB, also in servers that count bytes in base64.
-const PART: usize = 256 * 1024;
+/// The most bytes of a part. An item has 400 KB, and moto counts bytes in base64, with those that are replaced.
+const PART: usize = 128 * 1024;
 
 /// The attribute of an item that is a part.
 const BYTES: &str = "part";

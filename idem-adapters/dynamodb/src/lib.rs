@@ -21,7 +21,7 @@
 //! (`until`) and the time of its end (`at`) in milliseconds, and the second from which DynamoDB may delete it (`ttl`). It counts as absent from
 //! then on, although DynamoDB deletes it hours later. A dead letter has no `ttl`; it has its `letter`, and its consumer as `dead`, which the
 //! index `dead` lists, about a second later. Behind a replay it is `running` and keeps them until it ends again.
-//! A letter of more than 256 KB is divided: the record has the first of its `parts` and its checksum, `sum`, and each other part is an item
+//! A letter of more than 128 KB is divided: the record has the first of its `parts` and its checksum, `sum`, and each other part is an item
 //! with the key `consumer/handler/key%part/sum/number`. A process that dies while it writes or deletes them leaves items that nobody reads.
 //!
 //! DynamoDB has no clock for its clients, so times are those of the workers. One whose clock is wrong takes over a lease that lasts,

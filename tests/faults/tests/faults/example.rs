@@ -1,4 +1,4 @@
-//! The examples of the brokers, run as a user runs them.
+//! The examples of the brokers, and that of Redis, run as a user runs them.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -7,7 +7,8 @@ use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 use idem_conformance::example;
 use idem_faults::{variable, within};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
 use tokio::process::Command;
 use uuid::Uuid;
 
@@ -38,6 +39,32 @@ async fn the_example_of_order_per_key_on_rabbitmq_keeps_it() {
     for n in 0..4 {
         RabbitMq::connect(&address, &format!("order-steps-{n}")).await.unwrap().delete().await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_for_redis_changes_the_stock_once() {
+    let (Some(redis), Some(address)) = (variable("REDIS_URL"), variable(Nats::VARIABLE)) else { return };
+    let Some(example) = example("redis") else { return };
+    let broker = Nats::connect(&address, "reservations").await.unwrap();
+    broker.create().await.unwrap();
+    let mut program = Command::new(example);
+    let program = program.env("REDIS_URL", &redis).env(Nats::VARIABLE, &address).stdout(Stdio::piped());
+    let mut program = program.kill_on_drop(true).spawn().unwrap();
+    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
+    let mut line = async || within("the example prints a line", lines.next_line()).await.unwrap().unwrap();
+    assert!(line().await.starts_with("consuming"));
+
+    let (event, sku) = (Uuid::new_v4(), Uuid::new_v4());
+    let payload = format!(r#"{{"event_id": "{event}", "sku": "{sku}", "n": 2}}"#).into_bytes();
+    broker.publish(&[payload.clone(), payload]).await.unwrap();
+    assert_eq!([line().await, line().await], ["processed", "duplicate"]);
+    let server = redis.trim_start_matches("redis://").split('/').next().unwrap();
+    let mut server = TcpStream::connect(server).await.unwrap();
+    server.write_all(format!("GET stock:{sku}\r\n").as_bytes()).await.unwrap();
+    let mut answer = BufReader::new(server).lines();
+    // Its length, and the stock.
+    let answer = [answer.next_line().await.unwrap().unwrap(), answer.next_line().await.unwrap().unwrap()];
+    assert_eq!(answer, ["$2", "-2"]);
 }
 
 async fn an_order_is_processed_once<B: Broker>() {
