@@ -122,7 +122,6 @@ impl Line {
         let worker = Worker::new(&*consumer, engine, broker.queue("orders"))
             .state(shared.clone())
             .handler::<H>()
-            .max_payload(64 * 1024)
             .retry(RetryPolicy::new().max_attempts(3).min_delay(Duration::from_millis(5)).factor(1.0))
             .observe(move |observed| {
                 let outcome = match observed.outcome {
@@ -367,10 +366,6 @@ impl<K: KeyValueStore> KeyValueStore for Losing<K> {
 
     fn name(&self) -> String {
         self.store.name()
-    }
-
-    fn max_payload(&self) -> usize {
-        self.store.max_payload()
     }
 
     async fn check(&self, keep: Duration) -> Result<(), Error> {

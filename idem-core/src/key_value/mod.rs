@@ -62,11 +62,6 @@ pub trait KeyValueStore: Clone + Send + Sync + 'static {
     /// Returns the name for the log, without a password.
     fn name(&self) -> String;
 
-    /// The largest payload whose dead letter it can keep, in bytes; any by default. A worker that takes larger ones does not start.
-    fn max_payload(&self) -> usize {
-        usize::MAX
-    }
-
     /// Checks that the store keeps records for this time, as far as it can say. Called at the start, each minute, and as a ping.
     ///
     /// # Errors

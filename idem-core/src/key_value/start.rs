@@ -23,7 +23,7 @@ pub(super) async fn register<K: KeyValueStore>(
     handlers: &[Arc<dyn Registered<KeyValue<K>>>],
     settings: &Settings,
 ) -> Result<Registration<KeyValue<K>>, Error> {
-    if let Some(flaw) = flaw(engine, settings, handlers.iter().map(|handler| handler.facts())) {
+    if let Some(flaw) = flaw(engine.retention, settings, handlers.iter().map(|handler| handler.facts())) {
         return Err(Error::Config(flaw));
     }
     engine.store.check(engine.retention).await?;
@@ -68,19 +68,7 @@ fn retry() -> RetryPolicy {
 }
 
 /// Returns what a worker asks for that a key-value store does not have.
-fn flaw<'a, K: KeyValueStore>(
-    engine: &KeyValue<K>,
-    settings: &Settings,
-    handlers: impl Iterator<Item = &'a Facts>,
-) -> Option<String> {
-    let limit = engine.store.max_payload();
-    if settings.max_payload > limit {
-        return Some(format!(
-            "the store keeps dead letters with payloads of up to {limit} bytes, and the limit of this worker is {}: set \
-             `.max_payload({limit})` or less",
-            settings.max_payload
-        ));
-    }
+fn flaw<'a>(retention: Duration, settings: &Settings, handlers: impl Iterator<Item = &'a Facts>) -> Option<String> {
     let options = [
         (settings.batch > 1, "`.batch(..)` needs transactions, in which several messages share one commit"),
         (settings.inbox, "`.inbox()` needs the tables of a store, from which messages run"),
@@ -89,7 +77,7 @@ fn flaw<'a, K: KeyValueStore>(
             "`.fan_out()` needs the tables of a store, in which a message waits for each of its handlers",
         ),
         (!settings.is_unordered(), "`.order(..)` needs the inbox of a store, in which a message keeps its place"),
-        (engine.retention < settings.lease * 2, "`.retention(..)` must be at least twice the `.lease_duration(..)`"),
+        (retention < settings.lease * 2, "`.retention(..)` must be at least twice the `.lease_duration(..)`"),
     ];
     if let Some((_, why)) = options.iter().find(|(is_set, _)| *is_set) {
         return Some(format!(
