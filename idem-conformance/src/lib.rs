@@ -6,6 +6,7 @@
 
 mod captured;
 pub mod certificates;
+mod fake_aws;
 pub mod key_value;
 mod proxy;
 pub mod relay;
@@ -17,6 +18,7 @@ pub mod store;
 use std::time::Duration;
 
 pub use captured::{Captured, captured, subscribe};
+pub use fake_aws::{AwsRequest, fake_aws};
 pub use proxy::{Proxy, authority};
 pub use server::{example, server};
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use idem_conformance::{AwsRequest, fake_aws};
 use idem_core::Fingerprint;
 use idem_core::key_value::{Acquired, Completed, Held, Id, KeyValueStore};
 use idem_dynamodb::{DynamoDb, DynamoWrites};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::common::{self, config, counter, id, unique};
-use crate::fake::{Request, pass_on, serve};
+use crate::fake::pass_on;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -17,7 +18,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// or two in a transaction.
 async fn priced(server: &str) -> String {
     let server = server.to_owned();
-    serve(move |request| {
+    fake_aws(move |request| {
         let server = server.clone();
         async move {
             let (status, body) = pass_on(&server, &request).await;
@@ -38,7 +39,7 @@ async fn priced(server: &str) -> String {
 }
 
 /// Returns the units of a request, and whether it is a transaction. The size of an item is at most that of its request.
-fn price(request: &Request) -> Option<(usize, bool)> {
+fn price(request: &AwsRequest) -> Option<(usize, bool)> {
     let kilobytes = |bytes: usize| bytes.div_ceil(1024).max(1);
     match request.action.as_str() {
         "UpdateItem" | "DeleteItem" => {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::config::retry::RetryConfig;
-use idem_conformance::soon;
+use idem_conformance::{fake_aws, soon};
 use idem_core::key_value::{Acquired, Completed, KeyValueStore};
 use idem_core::store::StoreError;
 use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, State, Worker};
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::common::{config, counter, id};
-use crate::fake::{error, serve, table};
+use crate::fake::{error, table};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -43,7 +43,7 @@ impl Handler for Count {
 #[tokio::test]
 async fn conflicts_and_throttling_charge_no_attempt() {
     let (asked, cancelled) = (AtomicUsize::new(0), "TransactionCanceledException");
-    let url = serve(move |request| {
+    let url = fake_aws(move |request| {
         let answer = match request.action.as_str() {
             "UpdateItem" | "TransactWriteItems" => match asked.fetch_add(1, SeqCst) {
                 0 => error("ThrottlingException", ""),
@@ -76,7 +76,7 @@ async fn conflicts_and_throttling_charge_no_attempt() {
 
 #[tokio::test]
 async fn a_server_that_is_away_is_a_lost_connection() {
-    let url = serve(|request| async move { table(&request.action).unwrap() }).await;
+    let url = fake_aws(|request| async move { table(&request.action).unwrap() }).await;
     let store = DynamoDb::connect(&config(&url), "idem").await.unwrap().store().clone();
     // Its answers to other actions are a panic, and the connection ends.
     let away = store.acquire(&id(), Fingerprint::of(b"{}"), Uuid::new_v4(), LONG, LONG).await;
@@ -87,7 +87,7 @@ async fn a_server_that_is_away_is_a_lost_connection() {
 #[tokio::test]
 async fn an_attempt_that_hangs_does_not_hold_up_its_request() {
     let asked = AtomicUsize::new(0);
-    let url = serve(move |request| {
+    let url = fake_aws(move |request| {
         let hangs = request.action == "UpdateItem" && asked.fetch_add(1, SeqCst) == 0;
         async move {
             if hangs {
@@ -107,7 +107,7 @@ async fn an_attempt_that_hangs_does_not_hold_up_its_request() {
 #[tokio::test]
 async fn a_denied_action_is_no_fault_of_the_message() {
     let url =
-        serve(|request| async move { table(&request.action).unwrap_or(error("AccessDeniedException", "")) }).await;
+        fake_aws(|request| async move { table(&request.action).unwrap_or(error("AccessDeniedException", "")) }).await;
     let store = DynamoDb::connect(&config(&url), "idem").await.unwrap().store().clone();
     let denied = store.acquire(&id(), Fingerprint::of(b"{}"), Uuid::new_v4(), LONG, LONG).await;
     assert!(
@@ -121,7 +121,7 @@ async fn a_denied_action_is_no_fault_of_the_message() {
 async fn a_denied_table_of_a_handler_is_a_failed_attempt() {
     let records_are_denied = Arc::new(AtomicBool::new(false));
     let denied = records_are_denied.clone();
-    let url = serve(move |request| {
+    let url = fake_aws(move |request| {
         let answer = match request.action.as_str() {
             "TransactWriteItems" => error("AccessDeniedException", ""),
             "UpdateItem" if denied.load(SeqCst) => error("AccessDeniedException", ""),
@@ -150,7 +150,7 @@ async fn a_repeated_transaction_finds_its_own_completion() {
     let reasons = format!(
         r#","CancellationReasons":[{{"Code":"ConditionalCheckFailed","Item":{{"pk":{{"S":"k"}},"state":{{"S":"done"}},"token":{{"B":"{own}"}}}}}},{{"Code":"None"}}]"#
     );
-    let url = serve(move |request| {
+    let url = fake_aws(move |request| {
         let answer = table(&request.action).unwrap_or_else(|| error("TransactionCanceledException", &reasons));
         async move { answer }
     })
