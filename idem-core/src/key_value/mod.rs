@@ -1,7 +1,15 @@
 //! Deduplication without SQL: Redis, DynamoDB, and a store in memory for tests.
 //!
 //! These systems have no transaction in which a handler could run. A message has a record instead, whose state changes step by
-//! step. While its handler runs, the record has a lease, so that a process that dies loses no message.
+//! step. While its handler runs, the record has a lease, so that a process that dies loses no message. Each step but the first is
+//! fenced by the token of the lease.
+//!
+//! ```text
+//!  (none) -- acquire --> running -- complete --> done -- retention --> (none)
+//!               ^         |   |  \-- a write failed behind another --> half -- bury --> dead
+//!               +- lease -+   +-- attempts used up, the fifth start -- bury ----------> dead -- resolve --> running, done
+//!                  over
+//! ```
 //!
 //! | file | contents |
 //! |---|---|
