@@ -105,7 +105,7 @@ mod tests {
         let client = Client::new(&config);
         stock(&client).await?;
         let broker = Broker::new();
-        for (id, n) in [("e-1", 2), ("e-1", 2), ("e-2", 8)] {
+        for (id, n) in [("e-1", 2), ("e-1", 2), ("e-2", 10)] {
             broker.publish("orders", Publication::new(format!(r#"{{"event_id":"{id}","sku":"book","n":{n}}}"#)));
         }
         let (outcomes, mut seen) = mpsc::unbounded_channel();
